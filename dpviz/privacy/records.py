@@ -1,0 +1,106 @@
+"""What happened and what it costs: small frozen records, checked when they are made."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dpviz.privacy.tables import InputError
+
+MAX_STEPS = 10_000_000
+MAX_EPOCHS = 100_000
+
+
+@dataclass(frozen=True)
+class Phase:
+    """`steps` noisy updates in a row, alike in noise and sampling. Noise std = noise_multiplier * clip_norm."""
+
+    noise_multiplier: float
+    sample_rate: float
+    steps: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.noise_multiplier < math.inf:
+            raise InputError(f"noise_multiplier must be a finite number >= 0, got {self.noise_multiplier}")
+        if not 0 < self.sample_rate <= 1:
+            raise InputError(
+                f"sample_rate (batch size / dataset size) must be above 0 and at most 1, got {self.sample_rate:g}"
+            )
+        if not (1 <= self.steps and self.steps == int(self.steps)):
+            raise InputError(f"steps must be a whole number >= 1, got {self.steps}")
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Phases in the order in which they happened; equal neighbours are merged."""
+
+    phases: tuple[Phase, ...]
+
+    def __init__(self, phases: Iterable[Phase]) -> None:
+        merged: list[Phase] = []
+        for phase in phases:
+            last = merged[-1] if merged else None
+            if last and (last.noise_multiplier, last.sample_rate) == (phase.noise_multiplier, phase.sample_rate):
+                merged[-1] = Phase(last.noise_multiplier, last.sample_rate, last.steps + phase.steps)
+            else:
+                merged.append(phase)
+        if not merged:
+            raise InputError("a ledger needs at least one phase; the schedule is empty")
+        object.__setattr__(self, "phases", tuple(merged))
+        if self.steps > MAX_STEPS:
+            raise InputError(f"at most {MAX_STEPS:,} steps can be accounted for, got {self.steps:,}; take fewer epochs")
+
+    @property
+    def steps(self) -> int:
+        return sum(phase.steps for phase in self.phases)
+
+
+def steps_per_epoch(sample_rate: float) -> int:
+    """Updates in one epoch: 1 / sample_rate to the nearest whole number. Every part of dpviz counts epochs this way."""
+    return max(1, round(1 / sample_rate))
+
+
+def epoch_phases(sigmas: Iterable[float], sample_rate: float) -> tuple[Phase, ...]:
+    """One phase an epoch; a bad sigma stops here, naming its epoch (counted from 1)."""
+    if not 0 < sample_rate <= 1:
+        raise InputError(f"batch size / dataset size must be above 0 and at most 1, got {sample_rate:g}")
+    steps, phases = steps_per_epoch(sample_rate), []
+    for epoch, sigma in enumerate(sigmas, start=1):
+        if not 0 <= sigma < math.inf:
+            raise InputError(f"noise_multiplier must be a finite number >= 0, got {sigma} (epoch {epoch})")
+        phases.append(Phase(float(sigma), sample_rate, steps))
+    return tuple(phases)
+
+
+@dataclass(frozen=True)
+class Epsilon:
+    """A band that holds the true epsilon at this delta. One-sided accountants have lower = 0."""
+
+    lower: float
+    upper: float
+    delta: float
+    accountant: str
+    fallback: str | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.lower <= self.upper:
+            raise ValueError(f"an epsilon band needs 0 <= lower <= upper, got [{self.lower}, {self.upper}]")
+
+
+def check_delta(delta: float) -> float:
+    if not 0 < delta < 1:
+        raise InputError(f"delta must be above 0 and below 1, got {delta:g}; 1e-5 is a common choice")
+    return float(delta)
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What a method claims and what holds, in words a person can read. None: there is no guarantee."""
+
+    claimed: Epsilon | None
+    sound: Epsilon | None
+    adjacency: str
+    sampling: str
+    assumptions: tuple[str, ...]
+    not_covered: tuple[str, ...]
