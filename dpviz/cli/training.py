@@ -1,0 +1,327 @@
+"""train, runs, data: training from the command line, and the runs it leaves."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import math
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from dpviz.cli.command import Command, Result, table, whole
+from dpviz.privacy.schedules import CUSTOM
+from dpviz.privacy.tables import InputError
+from dpviz.runs.records import Progress, Run, Summary
+from dpviz.runs.runner import DEVICES, ForegroundRunner, with_seeds
+from dpviz.runs.settings import DEFAULT, change, parse
+from dpviz.runs.store import Store
+from dpviz.training.spec import EpochRecord, RunSpec
+
+BAR = 24
+
+
+# --- train --------------------------------------------------------------------------------------------------------
+
+
+def _train_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--recipe", help="settings to start from, for example losing-less/mnist-ce-t-cnn")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="change a setting: batch_size=256, optimizer=adam, optimizer.beta1=0.8, schedule=linear, "
+        "schedule.start=5, schedule=5,4,3; may be given several times",
+    )
+    parser.add_argument("--epochs", type=whole, help="train so long; the schedule is drawn over them by its formula")
+    parser.add_argument("--seeds", help="one run a seed, for example 0,1,2")
+    parser.add_argument("--title", default="", help="a name for the runs")
+    _machine_arguments(parser)
+
+
+def _machine_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--device", choices=DEVICES, default="auto", help="auto: CUDA, then MPS, then the CPU")
+    parser.add_argument("--data-dir", type=Path, help="folder with datasets (or set DPVIZ_DATA)")
+
+
+def _train(args: argparse.Namespace) -> Result:
+    specs = _specs(args)
+    store = Store()
+    _check_machine(args)
+    with _foreground(store, len(specs)) as runner:
+        ids = runner.start_all(specs, title=args.title, device=args.device, data_dir=args.data_dir)
+    return _results([store.get(run_id) for run_id in ids])
+
+
+def _specs(args: argparse.Namespace) -> tuple[RunSpec, ...]:
+    """The runs that were asked for; every setting is checked here, before anything is written."""
+    settings: dict[str, Any] = dict(parse(args.set))
+    start = DEFAULT
+    if args.recipe is not None:
+        from dpviz.papers import recipe
+
+        start = recipe(args.recipe).spec
+    if args.epochs is not None:
+        if "epochs" in settings:
+            raise InputError("epochs is given twice, by --epochs and by --set")
+        settings["epochs"] = args.epochs
+    if args.seeds is not None and "seed" in settings:
+        raise InputError("the seed is given twice, by --seeds and by --set")
+    if "epochs" not in settings and "," in str(settings.get("schedule", "")):
+        settings["epochs"] = str(settings["schedule"]).count(",") + 1
+    spec = change(start, settings)
+    return with_seeds(spec, _seeds(args.seeds)) if args.seeds is not None else (spec,)
+
+
+def _seeds(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(f"seeds are whole numbers with commas between, for example 0,1,2; got {text!r}") from None
+
+
+def _check_machine(args: argparse.Namespace) -> None:
+    """Refuse a device or a data folder that is not there before anything is written."""
+    from dpviz.training.engine import pick_device
+
+    pick_device(args.device)
+    if args.data_dir is not None and not args.data_dir.is_dir():
+        raise InputError(f"--data-dir must be a folder, and {str(args.data_dir)!r} is none")
+
+
+@contextlib.contextmanager
+def _foreground(store: Store, runs: int) -> Iterator[ForegroundRunner]:
+    """A runner with a progress bar on standard error; Ctrl-C ends its runs as stopped, with a checkpoint."""
+    bar = Bar(runs)
+    runner = ForegroundRunner(store, on_progress=bar.step, on_epoch=bar.epoch)
+
+    def stop(number: int, frame: object) -> None:
+        runner.stop_all()
+        signal.signal(number, signal.default_int_handler)  # a second Ctrl-C does not wait for the step
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield runner
+    finally:
+        bar.close()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class Bar:
+    """One line on standard error that is drawn over; where that is no terminal, one line an epoch."""
+
+    def __init__(self, runs: int) -> None:
+        self.runs, self.ids, self.drawn = runs, [], 0.0
+        self.terminal = sys.stderr.isatty()
+
+    def step(self, progress: Progress) -> None:
+        now = time.monotonic()
+        if not self.terminal or (now - self.drawn < 0.1 and progress.step < progress.steps):
+            return
+        self.drawn = now
+        done = round(BAR * progress.step / progress.steps)
+        left = "" if progress.seconds_left is None else f", {_duration(progress.seconds_left)} left"
+        text = f"{self._name(progress.run_id)} [{'#' * done:{BAR}}] step {progress.step:,} of {progress.steps:,}{left}"
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+    def epoch(self, run_id: str, record: EpochRecord) -> None:
+        text = f"{self._name(run_id)} epoch {record.epoch}: test accuracy {record.test_accuracy:.2%}"
+        clear = "\r\x1b[K" if self.terminal else ""
+        print(f"{clear}{text}, sound epsilon {_epsilon(record.epsilon_sound)}", file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        if self.terminal:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+    def _name(self, run_id: str) -> str:
+        if run_id not in self.ids:
+            self.ids.append(run_id)
+        return run_id if self.runs == 1 else f"{run_id} ({self.ids.index(run_id) + 1} of {self.runs})"
+
+
+def _duration(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
+
+
+def _results(runs: list[Run]) -> Result:
+    data = {"runs": [_run_json(run) for run in runs]}
+    text = "\n\n".join([_epochs_table(runs[0])] * (len(runs) == 1) + [_runs_table([run.summary for run in runs])])
+    for run in runs:
+        if run.error:
+            text += f"\n{run.id} failed: {run.error}"
+        elif run.status == "stopped":
+            text += f"\n{run.id} was stopped; go on with: python -m dpviz runs resume {run.id}"
+    return data, text
+
+
+def _run_json(run: Run) -> dict[str, Any]:
+    """A run in --json output. An epsilon is null where there is no guarantee."""
+    return {
+        "run_id": run.id,
+        "status": run.status,
+        "error": run.error,
+        "title": run.title,
+        "recipe": run.spec.recipe,
+        "seed": run.spec.seed,
+        "epochs": [record.to_json() for record in run.epochs],
+    }
+
+
+def _epochs_table(run: Run) -> str:
+    heads = ("epoch", "sigma", "epsilon (sound)", "epsilon (claimed)", "test accuracy", "test loss", "seconds")
+    rows = [
+        (
+            record.epoch,
+            record.noise_multiplier,
+            _epsilon(record.epsilon_sound),
+            _epsilon(record.epsilon_claimed),
+            f"{record.test_accuracy:.2%}",
+            record.test_loss,
+            f"{record.seconds:.1f}",
+        )
+        for record in run.epochs
+    ]
+    return table(heads, rows)
+
+
+def _runs_table(runs: list[Summary]) -> str:
+    heads = ("run", "status", "what", "seed", "epochs", "test accuracy", "epsilon (sound)", "epsilon (claimed)")
+    rows = []
+    for run in runs:
+        begun = run.epochs_done > 0
+        rows.append(
+            (
+                run.id,
+                run.status,
+                run.title or run.recipe or f"{run.method} on {run.dataset}",
+                run.seed,
+                f"{run.epochs_done}/{run.epochs}",
+                f"{run.test_accuracy:.2%}" if run.test_accuracy is not None else None,
+                _epsilon(run.epsilon_sound) if begun else None,
+                _epsilon(run.epsilon_claimed) if begun else None,
+            )
+        )
+    return table(heads, rows)
+
+
+def _epsilon(value: float | None) -> str:
+    """Never a number where there is no guarantee."""
+    if value is None:
+        return "none"
+    return "infinity" if value == math.inf else f"{value:.4f}"
+
+
+# --- runs ---------------------------------------------------------------------------------------------------------
+
+
+def _runs_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", choices=tuple(ACTIONS), help="what to do")
+    parser.add_argument("id", nargs="?", help="a run's id; list shows them")
+    parser.add_argument("--out", type=Path, help="export: write to this file")
+    _machine_arguments(parser)
+
+
+def _runs(args: argparse.Namespace) -> Result:
+    if (args.id is None) != (args.action == "list"):
+        raise InputError("runs list takes no id" if args.id else f"runs {args.action} needs a run's id")
+    if args.out is not None and args.action != "export":
+        raise InputError("--out goes with runs export only")
+    return ACTIONS[args.action](Store(), args)
+
+
+def _list(store: Store, args: argparse.Namespace) -> Result:
+    listing = store.list()
+    text = _runs_table(list(listing.runs)) if listing.runs else "no runs yet; python -m dpviz train starts one"
+    runs = [_summary_json(run) for run in listing.runs]
+    return {"runs": runs, "warnings": listing.warnings}, "\n".join((text, *listing.warnings))
+
+
+def _summary_json(run: Summary) -> dict[str, Any]:
+    data = dataclasses.asdict(run)
+    epsilon = {"claimed": data.pop("epsilon_claimed"), "sound": data.pop("epsilon_sound")}
+    return {"run_id": data.pop("id"), **data, "epsilon": epsilon}
+
+
+def _show(store: Store, args: argparse.Namespace) -> Result:
+    run = store.get(args.id)
+    data, text = _results([run])
+    settings = [(key, _setting(value)) for key, value in run.spec.to_json().items() if key != "knobs"]
+    settings += [(key, _setting(value)) for key, value in run.spec.knobs]
+    return data["runs"][0] | {"spec": run.spec.to_json()}, f"{table(('setting', 'value'), settings)}\n\n{text}"
+
+
+def _setting(value: Any) -> str:
+    """A schedule as `linear (start 5.0, end 1.0)`; anything else as it is."""
+    if not isinstance(value, dict):
+        return str(value)
+    if value["name"] == CUSTOM:
+        return ", ".join(f"{sigma:g}" for sigma in value["sigmas"])
+    return f"{value['name']} ({', '.join(f'{key} {item}' for key, item in value.items() if key != 'name')})"
+
+
+def _resume(store: Store, args: argparse.Namespace) -> Result:
+    _check_machine(args)
+    with _foreground(store, 1) as runner:
+        runner.resume(args.id, device=args.device, data_dir=args.data_dir)
+    return _results([store.get(args.id)])
+
+
+def _export(store: Store, args: argparse.Namespace) -> Result:
+    data = store.export(args.id)
+    text = json.dumps(data, indent=2, allow_nan=False)
+    if args.out is None:
+        return data, text
+    try:
+        args.out.write_text(text + "\n")
+    except OSError as error:
+        raise InputError(f"cannot write {str(args.out)!r}: {error.strerror}") from None
+    return data, f"wrote {args.out}"
+
+
+def _delete(store: Store, args: argparse.Namespace) -> Result:
+    store.delete(args.id)
+    return {"deleted": args.id}, f"deleted {args.id}"
+
+
+ACTIONS = {"list": _list, "show": _show, "resume": _resume, "export": _export, "delete": _delete}
+
+
+# --- data ---------------------------------------------------------------------------------------------------------
+
+
+def _data_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--data-dir", type=Path, help="folder to look in first (or set DPVIZ_DATA)")
+
+
+def _data(args: argparse.Namespace) -> Result:
+    from dpviz.training.data import SOURCES, available, places
+
+    found = available(args.data_dir)
+    rows = [(name, "yes" if place else "no", str(place) if place else None) for name, place in found]
+    text = table(("dataset", "there", "folder"), rows)
+    missing = [name for name, place in found if place is None]
+    if missing:
+        text += "\n\nMissing ones are downloaded when a run needs them, or can be put by hand into "
+        text += f"{places(args.data_dir)[0]}:"
+        text += "".join(
+            f"\n  {name}: {SOURCES[name].folder}/ with {', '.join(SOURCES[name].files)}" for name in missing
+        )
+    data = [
+        {"dataset": name, "there": place is not None, "folder": str(place) if place else None} for name, place in found
+    ]
+    return {"datasets": data}, text
+
+
+COMMANDS = (
+    Command("train", "train privately, from a recipe or your own settings", _train_arguments, _train),
+    Command("runs", "list, show, resume, export or delete runs", _runs_arguments, _runs),
+    Command("data", "show which datasets are there and where", _data_arguments, _data),
+)

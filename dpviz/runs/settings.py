@@ -1,0 +1,81 @@
+"""Changing a run's settings by name: `optimizer.momentum=0.9`, `schedule=linear`, `epochs=5`. For flags and sweeps."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from dpviz.privacy.schedules import CUSTOM, SCHEDULES, Schedule
+from dpviz.privacy.tables import InputError, Knob
+from dpviz.training.spec import CHOICES, NUMBERS, RunSpec
+
+FLAG = Knob(False)
+EPOCHS = Knob(1, 1, 1e6)
+DELTA = Knob(1e-5, 0.0, 1.0)
+PLAIN: dict[str, Knob] = {"epochs": EPOCHS, "delta": DELTA, "secure": FLAG, "diagnostics": FLAG, **NUMBERS}
+LABELS = ("seed", "epochs", "secure", "diagnostics")  # changing these leaves a recipe what it is
+
+DEFAULT = RunSpec(schedule=Schedule.of("constant", sigma=1.23), epochs=5, knobs=(("optimizer.momentum", 0.9),))
+
+
+def parse(pairs: list[str]) -> dict[str, str]:
+    """`key=value` texts as a dict; a key given twice is refused, since one of the two would be lost."""
+    settings: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not (equals and key and value):
+            raise InputError(f"settings are written key=value, for example optimizer.momentum=0.9; got {pair[:60]!r}")
+        if key in settings:
+            raise InputError(f"{key} is set twice")
+        settings[key] = value
+    return settings
+
+
+def change(spec: RunSpec, settings: Mapping[str, Any]) -> RunSpec:
+    """The spec with some settings changed.
+
+    A choice that changes (another optimizer, another schedule) starts from its own defaults; the rest stays. A
+    recipe's name goes once anything that makes up the recipe changes.
+    """
+    fields: dict[str, Any] = {}
+    knobs = dict(spec.knobs)
+    for key in settings:
+        if key not in PLAIN and key not in CHOICES and "." not in key and key != "schedule":
+            known = ", ".join((*CHOICES, *PLAIN, "schedule"))
+            raise InputError(f"unknown setting {key!r}; choose one of {known}, or a knob such as optimizer.momentum")
+    for choice in CHOICES:
+        if choice in settings and settings[choice] != getattr(spec, choice):
+            knobs = {key: value for key, value in knobs.items() if not key.startswith(choice + ".")}
+        if choice in settings:
+            fields[choice] = settings[choice]
+    for key, value in settings.items():
+        if key in PLAIN:
+            fields[key] = PLAIN[key].check(key, value)
+        elif "." in key and not key.startswith("schedule."):
+            knobs[key] = value
+    own = {key.removeprefix("schedule."): value for key, value in settings.items() if key.startswith("schedule.")}
+    fields["schedule"] = change_schedule(spec.schedule, settings.get("schedule"), own)
+    changed = dataclasses.replace(spec, **fields, knobs=tuple(sorted(knobs.items())))
+    return dataclasses.replace(changed, recipe=spec.recipe if _same_recipe(spec, changed) else "")
+
+
+def change_schedule(schedule: Schedule, name: str | None, knobs: Mapping[str, Any]) -> Schedule:
+    """A schedule by name, or as a list such as 5,4,3; without a name the old one with some knobs changed."""
+    if name is not None and name not in SCHEDULES and name.replace(" ", "").split(",")[0][:1] in (*"0123456789.",):
+        if knobs:
+            raise InputError("a list of sigmas has no knobs; give either schedule=5,4,3 or a named schedule's knobs")
+        return Schedule.custom(name.split(","))
+    if name is None and not knobs:
+        return schedule
+    if schedule.name == CUSTOM and name is None:
+        raise InputError("the schedule is a list of sigmas and has no knobs; name one, for example schedule=linear")
+    old = dict(schedule.knobs) if name in (None, schedule.name) else {}
+    return Schedule.of(name or schedule.name, **{**old, **knobs})
+
+
+def _same_recipe(before: RunSpec, after: RunSpec) -> bool:
+    labels = {name: getattr(before, name) for name in LABELS}
+    if before.schedule != after.schedule:
+        return False
+    return bool(dataclasses.replace(after, **labels) == before)
