@@ -1,0 +1,21 @@
+"""What each of the five papers reports, as data with its place, and the recipe of each of its experiments.
+
+Every paper has a folder here: `paper.toml` (what it proposes, what it leaves open, its recipes), one CSV file for each
+of its tables, and `text.csv` for the numbers that only its text gives.
+"""
+
+from dpviz.papers.library import PAPERS, RECIPES, REPORTED, recipe, recipes_of, reported_of
+from dpviz.papers.records import OpenValue, Paper, Recipe, Reported
+
+__all__ = [
+    "PAPERS",
+    "RECIPES",
+    "REPORTED",
+    "OpenValue",
+    "Paper",
+    "Recipe",
+    "Reported",
+    "recipe",
+    "recipes_of",
+    "reported_of",
+]

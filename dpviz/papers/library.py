@@ -1,0 +1,108 @@
+"""PAPERS, REPORTED and RECIPES, read once from the papers' folders.
+
+A table file is as wide as the paper's table: a row is an experiment, `epsilon`, `delta`, `spread` and `note` describe
+it, and every other column is a quantity. A recipe starts from its paper's [base], or from the recipe it is `like`.
+"""
+
+from __future__ import annotations
+
+import csv
+import tomllib
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatch
+from importlib import resources
+from importlib.resources.abc import Traversable
+from typing import Any
+
+from dpviz.papers.records import Named, OpenValue, Paper, Recipe, Reported
+from dpviz.privacy.schedules import Schedule
+from dpviz.training.spec import RunSpec
+
+SHORT_NAMES = ("curricula", "losing-less", "optimizers", "prestige", "screening")
+DESCRIBING = ("place", "experiment", "epsilon", "delta", "spread", "note")
+KINDS = {"table": "Table", "figure": "Fig."}
+
+
+def _folder(paper: str) -> Traversable:
+    return resources.files(__package__) / paper
+
+
+def _toml(paper: str) -> dict[str, Any]:
+    return tomllib.loads((_folder(paper) / "paper.toml").read_text(encoding="utf-8"))
+
+
+def _reported(paper: str) -> Iterator[Reported]:
+    """Every number of every CSV file of a paper, tables before text."""
+    for file in sorted(_folder(paper).iterdir(), key=lambda file: file.name):
+        stem, _, ending = file.name.rpartition(".")
+        if ending != "csv":
+            continue
+        kind, _, number = stem.partition("-")
+        source = "table" if kind in KINDS else "text"
+        of_file = f"{KINDS[kind]} {number}" if kind in KINDS else ""
+        for row in csv.DictReader(file.read_text(encoding="utf-8").splitlines()):
+            place = ", ".join(filter(None, (of_file, row.get("place"))))
+            yield from _numbers(paper, place, source, row)
+
+
+def _numbers(paper: str, place: str, source: str, row: Mapping[str, str]) -> Iterator[Reported]:
+    described = {name: float(row[name]) for name in ("epsilon", "delta", "spread") if row.get(name)}
+    for quantity, cell in row.items():
+        if quantity not in DESCRIBING and cell:
+            note = row.get("note") or ""
+            yield Reported(paper, row["experiment"], quantity, float(cell), place, source, note=note, **described)
+
+
+def _settings(name: str, data: Mapping[str, Any]) -> dict[str, Any]:
+    """A recipe's own settings over those it starts from."""
+    own: dict[str, Any] = data["recipes"][name]
+    start = _settings(own["like"], data) if "like" in own else data["base"]
+    return start | own
+
+
+def _spec(recipe: str, settings: Mapping[str, Any]) -> RunSpec:
+    """The settings as a RunSpec: names with a dot are knobs, a schedule that is a number is constant noise."""
+    fields = {key: value for key, value in settings.items() if "." not in key and key not in ("like", "title")}
+    knobs = tuple((key, value) for key, value in settings.items() if "." in key)
+    noise = fields.pop("schedule")
+    schedule = Schedule.from_json(noise) if isinstance(noise, dict) else Schedule.of("constant", sigma=noise)
+    return RunSpec(schedule=schedule, recipe=recipe, knobs=knobs, **fields)
+
+
+def _recipes(paper: str) -> Iterator[Recipe]:
+    data = _toml(paper)
+    for short, own in data.get("recipes", {}).items():
+        name = f"{paper}/{short}"
+        open_values = tuple(
+            OpenValue(row["what"], row["chosen"], row["why"])
+            for row in data.get("open", ())
+            if any(fnmatch(short, pattern) for pattern in row.get("recipes", ["*"]))
+        )
+        reported = tuple(number for number in REPORTED if number.name == name)
+        yield Recipe(name, paper, own["title"], _spec(name, _settings(short, data)), open_values, reported)
+
+
+def _paper(name: str) -> Paper:
+    data = _toml(name)
+    lists = {key: tuple(data[key]) for key in ("summary", "methods", "doubts")}
+    return Paper(name, data["title"], data["authors"], data["year"], **lists)
+
+
+PAPERS: Named[Paper] = Named("paper", {name: _paper(name) for name in SHORT_NAMES})
+REPORTED: tuple[Reported, ...] = tuple(number for name in SHORT_NAMES for number in _reported(name))
+RECIPES: Named[Recipe] = Named("recipe", {recipe.name: recipe for name in SHORT_NAMES for recipe in _recipes(name)})
+
+
+def recipe(name: str) -> Recipe:
+    """The recipe of that name, for example "curricula/linear-decreasing"."""
+    return RECIPES[name]
+
+
+def recipes_of(paper: str) -> tuple[Recipe, ...]:
+    """Every recipe of a paper, in the paper's order."""
+    return tuple(recipe for recipe in RECIPES.values() if recipe.paper == PAPERS[paper].name)
+
+
+def reported_of(paper: str) -> tuple[Reported, ...]:
+    """Every number that a paper reports, tables before text."""
+    return tuple(number for number in REPORTED if number.paper == PAPERS[paper].name)

@@ -1,0 +1,99 @@
+"""Reported numbers, recipes and papers: frozen records, and a mapping that helps with misspelt names."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from dataclasses import dataclass
+from typing import TypeVar
+
+from dpviz.privacy.tables import InputError
+from dpviz.training.spec import RunSpec
+
+T = TypeVar("T")
+
+SOURCES = ("table", "text")
+TEST_ACCURACY = "test_accuracy"
+
+
+@dataclass(frozen=True)
+class Reported:
+    """One number that a paper prints, and where. Accuracies and errors are fractions; epsilon and delta as claimed.
+
+    `source` says what it was typed from: a table (or a figure that is one) or running text.
+    """
+
+    paper: str
+    experiment: str
+    quantity: str
+    value: float
+    place: str
+    source: str
+    epsilon: float | None = None
+    delta: float | None = None
+    spread: float | None = None
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        if not (self.place and self.source in SOURCES):
+            raise ValueError(f"{self.name} needs its place and a source of {', '.join(SOURCES)}")
+        if not math.isfinite(self.value):
+            raise ValueError(f"{self.name}: {self.quantity} must be a finite number, got {self.value}")
+        if self.quantity.endswith(("_accuracy", "_error")) and not 0 <= self.value <= 1:
+            raise ValueError(f"{self.name}: {self.quantity} must be a fraction from 0 to 1, got {self.value}")
+
+    @property
+    def name(self) -> str:
+        """The recipe's name, where the experiment has one: "curricula/linear-decreasing"."""
+        return f"{self.paper}/{self.experiment}"
+
+
+@dataclass(frozen=True)
+class OpenValue:
+    """A setting that the paper leaves open: what it is, what was chosen, and why."""
+
+    what: str
+    chosen: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """An experiment of a paper as settings that can be run, beside what the paper reports for it."""
+
+    name: str
+    paper: str
+    title: str
+    spec: RunSpec
+    open_values: tuple[OpenValue, ...] = ()
+    reported: tuple[Reported, ...] = ()
+
+    @property
+    def headline(self) -> Reported | None:
+        """The accuracy to compare with: the first test accuracy, tables before text. None: the paper prints none."""
+        return next((number for number in self.reported if number.quantity == TEST_ACCURACY), None)
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper by its short name: what it proposes in four sentences, its methods, and doubts about its numbers."""
+
+    name: str
+    title: str
+    authors: str
+    year: int
+    summary: tuple[str, ...]
+    methods: tuple[str, ...]
+    doubts: tuple[str, ...]
+
+
+class Named(dict[str, T]):
+    """Records by name; an unknown name is answered with the nearest known ones."""
+
+    def __init__(self, noun: str, records: dict[str, T]) -> None:
+        super().__init__(records)
+        self.noun = noun
+
+    def __missing__(self, name: object) -> T:
+        near = difflib.get_close_matches(str(name), self, n=5, cutoff=0.4) or list(self)[:5]
+        raise InputError(f"unknown {self.noun} {name!r}; the nearest are {', '.join(near)}")
