@@ -1,0 +1,363 @@
+// The schedule editor: pointer, keys and buttons, and the talk with Python.
+//
+// Python holds the truth. It sends {rev, seq, sigmas, ...}; the editor takes the sigmas over only when rev is new, so a
+// late echo never fights the hand. The editor sends {rev, seq, sigmas} when the hand lets go; seq counts the drawings
+// since rev, so both sides know which drawing a certified epsilon belongs to.
+
+const KEY_PAUSE = 400; // milliseconds after the last key, then the drawing is sent
+const KEPT_TIMINGS = 5000;
+const LEAST_SIGMA = 0.05; // what keys can reach; the table may end earlier, beyond it prices go on with its edge slope
+const MOST_SIGMA = 1000;
+
+class Editor {
+  constructor(root) {
+    this.root = root;
+    this.svg = root.querySelector(".plot");
+    this.picture = new Picture(this.svg);
+    this.readout = new Readout(root);
+    this.history = new History();
+    this.tool = "draw";
+    this.scale = "log";
+    this.cursor = 0;
+    this.stroke = null; // the gesture under way
+    this.typed = null; // the schedule before a burst of keys
+    this.tightness = 1; // certified epsilon / RDP epsilon, of the last curve that Python certified
+    this.stats = { moves: [], replies: [] }; // milliseconds: handling a pointer move; sending to certified on screen
+    this.#listen();
+  }
+
+  #listen() {
+    this.listening = new AbortController();
+    const { signal } = this.listening;
+    const on = (name, handle) => this.svg.addEventListener(name, handle, { signal });
+    on("pointerdown", (event) => this.#penDown(event));
+    on("pointermove", (event) => this.#penMove(event));
+    on("pointerup", (event) => this.#penUp(event));
+    on("lostpointercapture", (event) => this.#penUp(event));
+    on("pointercancel", (event) => this.#penCancel(event));
+    on("keydown", (event) => this.#keyDown(event));
+    on("blur", () => this.#endTyping());
+    for (const button of this.root.querySelectorAll("button")) {
+      button.addEventListener("click", () => this.#press(button.dataset), { signal });
+    }
+    this.resizing = new ResizeObserver(() => this.#layout());
+    this.resizing.observe(this.svg);
+  }
+
+  destroy() {
+    clearTimeout(this.pause);
+    this.listening.abort();
+    this.resizing.disconnect();
+  }
+
+  // --- Python to editor
+
+  update(data, send) {
+    this.data = data;
+    this.send = send;
+    this.accountant = new Accountant(data.table, data.steps, data.delta);
+    if (data.rev !== this.rev) this.#adopt(data);
+    this.#widen();
+    this.#learnTightness();
+    this.#layout();
+    this.#noteReply();
+  }
+
+  #adopt({ rev, seq, sigmas, low, high }) {
+    const sameLength = this.sigmas?.length === sigmas.length;
+    if (sameLength) this.history.record(this.sigmas.slice());
+    else this.history.clear();
+    clearTimeout(this.pause);
+    Object.assign(this, { rev, seq, stroke: null, typed: null, changing: false, range: { low, high } });
+    this.sigmas = Float64Array.from(sigmas);
+    this.start = this.sigmas.slice();
+    this.spent = new Float64Array(sigmas.length);
+    this.cursor = clamp(this.cursor, 0, sigmas.length - 1);
+  }
+
+  /** Python's band, if it is for the curve on screen. */
+  get certified() {
+    const { rev, seq, certified } = this.data;
+    return !this.changing && rev === this.rev && seq === this.seq ? certified : null;
+  }
+
+  // The browser knows RDP only. What Python certified for the last curve says how much tighter (or looser) its accountant
+  // is there; the estimate for a curve near by is scaled alike, so that the number does not jump when the pen lands.
+  #learnTightness() {
+    if (this.changing || this.data.seq !== this.seq) return;
+    this.accountant.spend(this.sigmas, this.spent);
+    const ratio = this.certified ? Number(this.certified.upper) / this.spent.at(-1) : 1;
+    this.tightness = ratio > 0 && Number.isFinite(ratio) ? ratio : 1;
+  }
+
+  #noteReply() {
+    if (!this.certified || this.sentAt === undefined) return;
+    remember(this.stats.replies, performance.now() - this.sentAt);
+    this.sentAt = undefined;
+    this.readout.announce(`epsilon ${this.certified.text}, certified`);
+  }
+
+  // --- drawing
+
+  /** The range grows with the curves and never shrinks under the hand. */
+  #widen() {
+    const { ghost, pinned } = this.data;
+    const others = [...(ghost ? [ghost] : []), ...pinned].map((curve) => curve.sigmas);
+    const { low, high } = rangeOf(this.range.low, this.range.high, [this.sigmas, ...others]);
+    this.range = { low: Math.max(low, LEAST_SIGMA), high: Math.min(high, MOST_SIGMA) };
+  }
+
+  #layout() {
+    const width = this.svg.clientWidth;
+    if (!width || !this.data) return; // not on screen yet: the observer calls again
+    const { height, pinned, ghost } = this.data;
+    const epochs = this.sigmas.length;
+    const span = Math.max(epochs, ghost?.sigmas.length ?? 0, ...pinned.map((curve) => curve.sigmas.length));
+    this.frame = new Frame({ width, height, epochs, span, scale: this.scale, ...this.range });
+    this.picture.drawBackground(this.frame, this.data);
+    this.readout.showLegend(this.data);
+    for (const button of this.root.querySelectorAll("[data-tool], [data-scale]")) {
+      const { tool, scale } = button.dataset;
+      button.setAttribute("aria-pressed", tool ? tool === this.tool : scale === this.scale);
+    }
+    this.#paint();
+    this.readout.describe(this.sigmas, this.epsilon);
+  }
+
+  #paint() {
+    const { spent, sigmas, data } = this;
+    this.accountant.spend(sigmas, spent);
+    for (let epoch = 0; epoch < spent.length; epoch++) spent[epoch] *= this.tightness;
+    this.epsilon = spent.at(-1);
+    this.picture.drawCurve(sigmas, spent, this.cursor, data.target);
+    this.readout.showEpsilon(this.epsilon, this.certified, data);
+    this.readout.showCursor(this.cursor, sigmas, this.range, this.epsilon);
+    this.#enable("undo", this.history.past.length > 0);
+    this.#enable("redo", this.history.future.length > 0);
+  }
+
+  #enable(action, possible) {
+    const button = (this[`${action}Button`] ??= this.root.querySelector(`[data-action=${action}]`));
+    if (button.disabled === possible) button.disabled = !possible;
+  }
+
+  // --- one change, from first touch to Python
+
+  /** Ends a change: one entry to undo, one message to Python. */
+  #commit(before) {
+    this.changing = false;
+    if (before.every((sigma, epoch) => sigma === this.sigmas[epoch])) {
+      this.#paint();
+      return;
+    }
+    this.history.record(before);
+    this.#deliver();
+  }
+
+  #deliver() {
+    this.seq += 1;
+    this.sentAt = performance.now();
+    this.#widen();
+    this.#layout();
+    this.readout.announce(`epsilon about ${epsilonText(this.epsilon)}`);
+    this.send({ rev: this.rev, seq: this.seq, sigmas: Array.from(this.sigmas) });
+  }
+
+  #replace(sigmas) {
+    this.#endTyping();
+    const before = this.sigmas.slice();
+    this.sigmas.set(sigmas);
+    this.#commit(before);
+  }
+
+  #travel(step) {
+    this.#endTyping();
+    const sigmas = this.history[step](this.sigmas.slice());
+    if (!sigmas) return;
+    this.sigmas.set(sigmas);
+    this.#deliver();
+  }
+
+  #press({ tool, scale, action }) {
+    if (tool) this.tool = tool;
+    if (scale) this.scale = scale;
+    if (tool || scale) this.#layout();
+    if (action === "undo") this.#travel("back");
+    if (action === "redo") this.#travel("forward");
+    if (action === "smooth") this.#replace(smoothed(this.sigmas));
+    if (action === "reset") this.#replace(this.#origin());
+  }
+
+  /** Where Reset goes: the preset, or what Python sent last. */
+  #origin() {
+    const { ghost } = this.data;
+    return ghost?.sigmas.length === this.sigmas.length ? ghost.sigmas : this.start;
+  }
+
+  // --- pointer
+
+  #position(event) {
+    const { left, top } = this.stroke.box;
+    return { x: event.clientX - left, y: event.clientY - top };
+  }
+
+  #penDown(event) {
+    if (event.button !== 0 || this.stroke || !this.frame) return;
+    // Measured once a stroke: asking again in every move would force a layout.
+    const box = this.svg.getBoundingClientRect();
+    if (!this.frame.holds(event.clientY - box.top)) return;
+    event.preventDefault();
+    this.#endTyping();
+    this.svg.focus({ preventScroll: true });
+    this.svg.classList.remove("keyboard");
+    this.svg.setPointerCapture(event.pointerId);
+    const single = event.shiftKey || this.tool === "point";
+    this.stroke = { id: event.pointerId, single, box, before: this.sigmas.slice() };
+    const { x, y } = this.#position(event);
+    this.stroke.epoch = this.frame.epochAt(x);
+    this.stroke.y = y;
+    this.changing = true;
+    this.#drawTo(x, y);
+    this.#paint();
+  }
+
+  #penMove(event) {
+    if (event.pointerId !== this.stroke?.id) return;
+    const began = performance.now();
+    const moves = event.getCoalescedEvents?.() ?? [];
+    for (const move of moves.length ? moves : [event]) {
+      const { x, y } = this.#position(move);
+      this.#drawTo(x, y);
+    }
+    this.#paint();
+    remember(this.stats.moves, performance.now() - began);
+  }
+
+  /** Epochs that a quick pen skips lie on a straight line on screen. */
+  #drawTo(x, y) {
+    const { stroke, frame } = this;
+    const epoch = stroke.single ? stroke.epoch : frame.epochAt(x);
+    const count = Math.abs(epoch - stroke.epoch);
+    const direction = Math.sign(epoch - stroke.epoch);
+    for (let passed = 1; passed < count; passed++) {
+      const between = stroke.y + ((y - stroke.y) * passed) / count;
+      this.sigmas[stroke.epoch + passed * direction] = frame.sigmaAt(between);
+    }
+    this.sigmas[epoch] = frame.sigmaAt(y);
+    this.cursor = stroke.epoch = epoch;
+    stroke.y = y;
+  }
+
+  #penUp(event) {
+    if (event.pointerId !== this.stroke?.id) return;
+    const { before } = this.stroke;
+    this.stroke = null;
+    this.#commit(before);
+  }
+
+  #penCancel(event) {
+    if (event.pointerId === this.stroke?.id) this.#dropStroke();
+  }
+
+  #dropStroke() {
+    this.sigmas.set(this.stroke.before);
+    this.stroke = null;
+    this.changing = false;
+    this.#paint();
+  }
+
+  // --- keyboard
+
+  #keyDown(event) {
+    const act = this.#keyAction(event);
+    if (!act) return;
+    event.preventDefault();
+    event.stopPropagation(); // Streamlit has single-key shortcuts of its own
+    this.svg.classList.add("keyboard");
+    act();
+  }
+
+  #keyAction({ key, shiftKey, ctrlKey, metaKey, altKey }) {
+    if (altKey) return null;
+    const letter = key.toLowerCase();
+    if (ctrlKey || metaKey) {
+      if (letter === "z") return () => this.#travel(shiftKey ? "forward" : "back");
+      return letter === "y" ? () => this.#travel("forward") : null;
+    }
+    if (key === "Escape") return this.stroke ? () => this.#dropStroke() : null;
+    const percent = shiftKey ? 1.1 : 1.01;
+    const epochs = shiftKey ? 10 : 1;
+    const actions = {
+      arrowleft: () => this.#moveCursor(this.cursor - epochs),
+      arrowright: () => this.#moveCursor(this.cursor + epochs),
+      home: () => this.#moveCursor(0),
+      end: () => this.#moveCursor(Infinity),
+      arrowup: () => this.#scaleAtCursor(percent),
+      arrowdown: () => this.#scaleAtCursor(1 / percent),
+      pageup: () => this.#scaleAtCursor(1.25),
+      pagedown: () => this.#scaleAtCursor(1 / 1.25),
+      d: () => this.#press({ tool: "draw" }),
+      p: () => this.#press({ tool: "point" }),
+      s: () => this.#press({ action: "smooth" }),
+    };
+    return actions[letter] ?? null;
+  }
+
+  #moveCursor(epoch) {
+    this.cursor = clamp(epoch, 0, this.sigmas.length - 1);
+    this.#paint();
+  }
+
+  #scaleAtCursor(factor) {
+    this.typed ??= this.sigmas.slice();
+    this.changing = true;
+    const sigma = Math.max(this.sigmas[this.cursor], LEAST_SIGMA); // so that an epoch without noise can be raised
+    this.sigmas[this.cursor] = fourDigits(clamp(sigma * factor, LEAST_SIGMA, MOST_SIGMA));
+    this.#paint();
+    clearTimeout(this.pause);
+    this.pause = setTimeout(() => this.#endTyping(), KEY_PAUSE);
+  }
+
+  #endTyping() {
+    if (!this.typed) return;
+    clearTimeout(this.pause);
+    const before = this.typed;
+    this.typed = null;
+    this.#commit(before);
+  }
+}
+
+function remember(timings, milliseconds) {
+  timings.push(milliseconds);
+  if (timings.length > KEPT_TIMINGS) timings.shift();
+}
+
+/** Each epoch moves towards its neighbours, in ratios; on long schedules more often, so that it shows. */
+function smoothed(sigmas) {
+  const mean = sigmas.every((sigma) => sigma > 0)
+    ? (a, b, c) => Math.exp((Math.log(a) + 2 * Math.log(b) + Math.log(c)) / 4)
+    : (a, b, c) => (a + 2 * b + c) / 4;
+  const last = sigmas.length - 1;
+  let now = Array.from(sigmas);
+  for (let pass = 0; pass < Math.ceil(2 * (0.015 * sigmas.length) ** 2); pass++) {
+    now = now.map((sigma, epoch) => mean(now[Math.max(0, epoch - 1)], sigma, now[Math.min(last, epoch + 1)]));
+  }
+  return now.map(fourDigits);
+}
+
+// Streamlit calls this on mount and again whenever the data changes, and runs a call's clean-up late when a newer call
+// overtook it: only the clean-up of the latest call means that the editor is gone.
+export default function ({ data, parentElement, setStateValue }) {
+  let editor = parentElement.scheduleEditor;
+  if (!editor?.svg.isConnected) {
+    editor?.destroy();
+    editor = parentElement.scheduleEditor = new Editor(parentElement);
+  }
+  editor.update(data, (drawing) => setStateValue("draw", drawing));
+  const call = (editor.calls = (editor.calls ?? 0) + 1);
+  return () => {
+    if (editor.calls !== call) return;
+    editor.destroy();
+    if (parentElement.scheduleEditor === editor) delete parentElement.scheduleEditor;
+  };
+}

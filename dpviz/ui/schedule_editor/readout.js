@@ -1,0 +1,88 @@
+// Words and numbers around the plot, and what a screen reader is told.
+
+/** Three digits after the point for small epsilons, fewer for large ones. */
+function epsilonText(epsilon) {
+  if (!Number.isFinite(epsilon)) return "∞";
+  if (epsilon >= 1e6) return epsilon.toExponential(2).replace("+", "");
+  const digits = epsilon < 10 ? 3 : epsilon < 100 ? 2 : epsilon < 1000 ? 1 : 0;
+  return epsilon.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+}
+
+const deltaText = (delta) => (delta < 1e-3 ? delta.toExponential() : String(delta));
+
+const sigmaText = (sigma) => String(fourDigits(sigma));
+
+class Readout {
+  constructor(root) {
+    const find = (selector) => root.querySelector(selector);
+    this.plot = find(".plot");
+    this.box = find(".readout");
+    this.value = find(".value");
+    this.meta = find(".meta");
+    this.place = find(".place");
+    this.legend = find(".legend");
+    this.description = find("#description");
+    this.announcer = find(".announcer");
+  }
+
+  /** Epsilon: Python's own text when it knows this very curve, else what the browser estimates. */
+  showEpsilon(estimate, certified, { target, delta }) {
+    const epsilon = certified ? Number(certified.upper) : estimate;
+    const verdict = target == null ? "" : epsilon > target ? "over" : "within";
+    this.value.textContent = certified ? certified.text : `≈ ${epsilonText(estimate)}`;
+    const goal = verdict && ` · ${verdict} target ${epsilonText(target).replace(/\.?0+$/, "")}`;
+    this.meta.textContent = `${certified ? "certified" : "approximate"} · δ = ${deltaText(delta)}${goal}`;
+    this.box.dataset.state = certified ? "certified" : "approximate";
+    this.box.dataset.verdict = verdict;
+  }
+
+  showCursor(epoch, sigmas, range, epsilon) {
+    const sigma = sigmaText(sigmas[epoch]);
+    this.place.textContent = `epoch ${epoch + 1} of ${sigmas.length} · σ = ${sigma}`;
+    setAll(this.plot, {
+      "aria-valuemin": range.low,
+      "aria-valuemax": range.high,
+      "aria-valuenow": sigma,
+      "aria-valuetext": `epoch ${epoch + 1} of ${sigmas.length}, sigma ${sigma}, epsilon ${epsilonText(epsilon)}`,
+    });
+  }
+
+  showLegend({ ghost, pinned }) {
+    const items = [["drawn", "your curve"]];
+    if (ghost) items.push(["ghosted", ghost.name]);
+    pinned.forEach((curve, index) => {
+      const note = curve.epsilon == null ? "" : `ε ${epsilonText(Number(curve.epsilon))}`;
+      items.push([`pin${index % 4}`, curve.name, note]);
+    });
+    this.legend.replaceChildren(...items.map(([kind, name, note]) => legendItem(kind, name, note)));
+    this.legend.hidden = items.length === 1;
+  }
+
+  /** The plot in words. */
+  describe(sigmas, epsilon) {
+    const least = sigmas.reduce((a, b) => Math.min(a, b), Infinity);
+    const most = sigmas.reduce((a, b) => Math.max(a, b), 0);
+    this.description.textContent =
+      `${sigmas.length} epochs. Sigma starts at ${sigmaText(sigmas[0])} and ends at ${sigmaText(sigmas.at(-1))}, ` +
+      `lowest ${sigmaText(least)}, highest ${sigmaText(most)}. Epsilon in total ${epsilonText(epsilon)}. ` +
+      "Left and right choose an epoch, up and down change its sigma, Shift and Page keys change it more.";
+  }
+
+  announce(text) {
+    this.announcer.textContent = text;
+  }
+}
+
+function legendItem(kind, name, note) {
+  const item = document.createElement("li");
+  const swatch = document.createElement("span");
+  swatch.className = `swatch ${kind}`;
+  item.append(swatch, name);
+  if (note) {
+    const small = document.createElement("span");
+    small.className = "note";
+    small.textContent = note;
+    item.append(small);
+  }
+  return item;
+}

@@ -1,0 +1,123 @@
+"""A Streamlit server on a free port and a real Chromium, shared by every browser test."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+ROOT = Path(__file__).parents[2]
+CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+CHROMIUM_ARGUMENTS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+)
+
+
+def chromium_path() -> str | None:
+    """The Chromium to drive: DPVIZ_CHROMIUM, else one on the PATH, else (None) Playwright's own."""
+    if os.environ.get("DPVIZ_CHROMIUM"):
+        return os.environ["DPVIZ_CHROMIUM"]
+    return next((path for name in CHROMIUM_NAMES if (path := shutil.which(name))), None)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def start_server(script: Path, env: Mapping[str, str], log: Path) -> tuple[subprocess.Popen[bytes], str]:
+    """A server for this script, started from the project's folder, and its address once it answers."""
+    port = free_port()
+    command = [sys.executable, "-m", "streamlit", "run", str(script), f"--server.port={port}"]
+    options = {"server.address": "127.0.0.1", "server.headless": "true", "server.fileWatcherType": "none"}
+    options |= {"browser.gatherUsageStats": "false"}
+    command += [f"--{name}={value}" for name, value in options.items()]
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT), **env}, stdout=output, stderr=output
+        )
+    url = f"http://127.0.0.1:{port}"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            with urllib.request.urlopen(f"{url}/_stcore/health", timeout=1):
+                return process, url
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            time.sleep(0.1)
+    process.kill()
+    process.wait()
+    raise RuntimeError(f"the server did not start:\n{log.read_text()}")
+
+
+def stop_server(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture(scope="session")
+def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., str]]:
+    """`serve(script, env)` starts a server and gives its address; it lives until the session ends."""
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def start(script: Path, env: Mapping[str, str] | None = None) -> str:
+        log = tmp_path_factory.mktemp("server") / "log.txt"
+        process, url = start_server(script, env or {}, log)
+        processes.append(process)
+        return url
+
+    yield start
+    for process in processes:
+        stop_server(process)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=chromium_path(), args=list(CHROMIUM_ARGUMENTS))
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def new_page(browser: Browser) -> Iterator[Callable[..., Page]]:
+    """`new_page(url, **options)` opens a page in a context of its own; the test fails if it asks any outside host."""
+    contexts: list[BrowserContext] = []
+    outside: list[str] = []
+
+    def open_page(url: str, **options: object) -> Page:
+        context = browser.new_context(**{"viewport": {"width": 1100, "height": 900}, **options})
+        contexts.append(context)
+        context.on("request", lambda request: outside.append(request.url) if is_outside(request.url) else None)
+        page = context.new_page()
+        page.set_default_timeout(20_000)
+        page.goto(url)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert not outside, f"the page asked other hosts: {outside}"
+
+
+def is_outside(url: str) -> bool:
+    return not url.startswith(("http://127.0.0.1:", "ws://127.0.0.1:", "data:", "blob:", "about:"))
