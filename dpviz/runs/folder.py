@@ -132,8 +132,11 @@ def read_summary(folder: Path) -> Summary:
     """A run's line in a list, from status.json and title.json alone."""
     status = read_status(folder)
     known = {key: value for key, value in status.summary.items() if key in LABELS}
-    numbers = {key: math.inf if value == "infinity" else value for key, value in known.items()}
-    return Summary(folder.name, status.status, status.created, read_title(folder), status.error, **numbers)
+    numbers: dict[str, Any] = {key: math.inf if value == "infinity" else value for key, value in known.items()}
+    try:
+        return Summary(folder.name, status.status, status.created, read_title(folder), status.error, **numbers)
+    except InputError as error:
+        raise InputError(f"{shown(folder / STATUS)}: {error}") from None
 
 
 def read_title(folder: Path) -> str:

@@ -234,7 +234,9 @@ class Store:
         try:
             files.write_status(folder, new)
         except OSError:
-            work.lock.free_reserve()  # a full disk: what was kept back for this moment
+            if status in LIVE:
+                raise
+            work.lock.free_reserve()  # a full disk: this is what some bytes were kept back for
             files.write_status(folder, new)
         work.status = new
 
