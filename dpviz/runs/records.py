@@ -119,13 +119,12 @@ class Summary:
     epsilon_sound: float | None = None
 
     def __post_init__(self) -> None:
-        words = (self.created, self.title, self.error, self.key, self.recipe, self.method, self.dataset, self.model)
-        counts = (self.seed, self.epochs, self.epochs_done)
         numbers = (self.test_accuracy, self.epsilon_claimed, self.epsilon_sound)
         if not (
-            all(isinstance(word, str) for word in (*words, self.schedule))
-            and all(isinstance(count, int) for count in counts)
-            and all(number is None or isinstance(number, float | int) for number in numbers)
+            {type(word) for word in (self.created, self.title, self.error, self.key, self.recipe)} == {str}
+            and {type(word) for word in (self.method, self.dataset, self.model, self.schedule)} == {str}
+            and {type(count) for count in (self.seed, self.epochs, self.epochs_done)} == {int}
+            and {type(number) for number in numbers} <= {float, int, type(None)}
         ):
             raise InputError("a run's summary needs words as text and numbers as numbers")
 

@@ -173,7 +173,7 @@ class Store:
                     continue
                 if entry.is_symlink() or not RUN_ID.fullmatch(entry.name):
                     raise InputError(f"{entry.name[:60]!r} is not a run's folder")
-                runs.append(self._summary(Path(entry.path)))
+                runs.append(self._summary(entry.path))
             except InputError as error:
                 warnings.append(f"skipped: {error}")
             except OSError as error:
@@ -240,9 +240,9 @@ class Store:
             files.write_status(folder, new)
         work.status = new
 
-    def _summary(self, folder: Path) -> Summary:
+    def _summary(self, folder: str) -> Summary:
         summary = files.read_summary(folder)
-        if summary.status in LIVE and not held(folder / files.LOCK):
+        if summary.status in LIVE and not held(Path(folder, files.LOCK)):
             summary = files.read_summary(folder)  # see `get`
             summary = dataclasses.replace(summary, status="interrupted") if summary.status in LIVE else summary
         return summary

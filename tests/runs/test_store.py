@@ -363,4 +363,4 @@ def test_five_thousand_runs_are_listed_within_a_second(store, spec, record):
         assert len(store.list().runs) == 5001
         times.append(time.perf_counter() - started)
     assert min(times) < 1.0
-    assert read_summary(store.folder / "copy-0042").test_accuracy == 0.9
+    assert read_summary(str(store.folder / "copy-0042")).test_accuracy == 0.9
