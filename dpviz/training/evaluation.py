@@ -1,0 +1,59 @@
+"""What a model makes of examples: logits, pre-activations, losses and predictions, in chunks and without gradients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from dpviz.training.losses import PerExampleLoss
+
+CHUNK = 1000
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Per-example losses and predicted classes, on the CPU and in the examples' order."""
+
+    losses: Tensor
+    predictions: Tensor
+    labels: Tensor
+
+    @property
+    def loss(self) -> float:
+        return float(self.losses.double().mean())
+
+    @property
+    def accuracy(self) -> float:
+        return float((self.predictions == self.labels).double().mean())
+
+
+def evaluate(model: nn.Module, loss: PerExampleLoss, images: Tensor, labels: Tensor, epoch: int) -> Evaluation:
+    """The model's losses and predictions on these examples."""
+    device = next(model.parameters()).device
+    losses, predictions = [], []
+    with torch.no_grad():
+        for some, targets in zip(images.split(CHUNK), labels.split(CHUNK), strict=True):
+            logits, hidden = forward(model, some.to(device).float())
+            losses.append(loss(logits, targets.to(device), epoch, hidden).cpu())
+            predictions.append(logits.argmax(1).cpu())
+    return Evaluation(torch.cat(losses), torch.cat(predictions), labels)
+
+
+def forward(model: nn.Module, inputs: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """Logits, and the pre-activations (outputs) of every convolution and fully connected layer but the last."""
+    seen: list[Tensor] = []
+    layers = weighted_layers(model).values()
+    handles = [layer.register_forward_hook(lambda _layer, _inputs, output: seen.append(output)) for layer in layers]
+    try:
+        logits = model(inputs)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return logits, seen[:-1]
+
+
+def weighted_layers(model: nn.Module) -> dict[str, nn.Module]:
+    """Convolutions and fully connected layers by name, in the order in which they were added."""
+    return {name: layer for name, layer in model.named_modules() if isinstance(layer, nn.Conv2d | nn.Linear)}

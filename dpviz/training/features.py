@@ -1,0 +1,80 @@
+"""Fixed ScatterNet features: wavelet filters that were never trained, so they cost no privacy.
+
+Each colour channel gives 81 channels at a quarter of the size (J = 2 scales, 8 angles, orders 0 to 2):
+1 + 8 J + 8^2 J (J - 1) / 2. Oyallon & Mallat (2015), arXiv:1412.8659; used for private training by Tramer & Boneh
+(2021), arXiv:2011.11660, who pay for statistics of the features or normalise each example on its own. dpviz does the
+latter, inside the scatter-* models, so what is stored here depends on one example at a time only.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from dpviz.privacy.tables import InputError
+from dpviz.training.data import STATISTICS, Data, cache_dir, load
+from dpviz.training.spec import RunSpec
+
+SCALES, ANGLES = 2, 8
+CHUNK = 500
+
+
+def load_for(spec: RunSpec, data_dir: Path | None = None) -> Data:
+    """The data a run trains on: pixels, or ScatterNet features for the models that start from those."""
+    data = load(spec.dataset, data_dir, spec.subset)
+    return scattered(spec.dataset, data) if spec.model.startswith("scatter-") else data
+
+
+_last: dict[str, Data] = {}
+
+
+def scattered(name: str, data: Data) -> Data:
+    """The dataset with features in place of pixels: computed once, then read from dpviz's cache folder.
+
+    Stored and held in half precision, which keeps all 60,000 images of CIFAR-10 under 2 GB; batches are widened when
+    they are drawn. Only the features used last stay in memory.
+    """
+    path = cache_dir() / f"{name}-scatter-{len(data.train_images)}.pt"
+    if str(path) not in _last:
+        features = _read(path, data) if path.is_file() else _compute(name, data)
+        if not path.is_file():
+            _write(path, features)
+        _last.clear()
+        _last[str(path)] = Data(features["train"], data.train_labels, features["test"], data.test_labels, data.classes)
+    return _last[str(path)]
+
+
+def _compute(name: str, data: Data) -> dict[str, Tensor]:
+    # Not `from kymatio.torch import ...`: that also imports its 3D part, which needs a SciPy function that is gone.
+    from kymatio.scattering2d.frontend.torch_frontend import ScatteringTorch2D
+
+    scattering = ScatteringTorch2D(J=SCALES, shape=data.shape[1:], L=ANGLES)
+    mean, std = (torch.tensor(numbers).view(1, -1, 1, 1) for numbers in STATISTICS[name])
+
+    def features(images: Tensor) -> Tensor:
+        return torch.cat([scattering(some * std + mean).flatten(1, 2).half() for some in images.split(CHUNK)])
+
+    with torch.no_grad():
+        return {"train": features(data.train_images), "test": features(data.test_images)}
+
+
+def _read(path: Path, data: Data) -> dict[str, Tensor]:
+    features = torch.load(path, weights_only=True)
+    sizes = [len(features[part]) if part in features else -1 for part in ("train", "test")]
+    if sizes != [len(data.train_images), len(data.test_images)]:
+        raise InputError(f"{path} does not hold the features of this dataset; delete it, so that it is made again")
+    return features
+
+
+def _write(path: Path, features: dict[str, Tensor]) -> None:
+    """Under another name first: a reader never sees half a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        torch.save(features, part)
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
