@@ -109,7 +109,7 @@ def test_a_damaged_file_is_refused_by_name(alone):
     shutil.copytree(RAW, alone / "project" / "MNIST" / "raw")
     damaged = alone / "project" / "MNIST" / "raw" / "t10k-labels-idx1-ubyte.gz"
     damaged.write_bytes(damaged.read_bytes()[:-1] + b"x")
-    with pytest.raises(InputError, match="t10k-labels-idx1-ubyte.gz is damaged"):
+    with pytest.raises(InputError, match=r"t10k-labels-idx1-ubyte\.gz is damaged"):
         load("mnist")
 
 
