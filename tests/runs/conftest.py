@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 def small_spec(**changes) -> RunSpec:
     """Logistic regression on 2,000 digits: ten steps an epoch, some 20 ms each."""
     sigma = changes.pop("sigma", 1.0)
-    settings = {"epochs": 3, "model": "logistic", "subset": 2000, "batch_size": 200, "learning_rate": 0.1}
+    settings = {"epochs": 3, "model": "logistic", "subset": 2000, "batch_size": 200, "learning_rate": 2.0}
     return RunSpec(schedule=Schedule.of("constant", sigma=sigma), **(settings | changes))
 
 
@@ -67,7 +67,8 @@ def python():
     started = []
 
     def start(code: str, *arguments: object) -> subprocess.Popen:
-        environment = os.environ | {"PYTHONPATH": f"{ROOT}:{Path(__file__).parent}", "OMP_NUM_THREADS": "1"}
+        path = os.pathsep.join((str(ROOT), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")))
+        environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
         command = [sys.executable, "-c", code, *(str(argument) for argument in arguments)]
         pipe = subprocess.PIPE
         process = subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
@@ -87,10 +88,10 @@ def _mount(*arguments: str) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A real file system of 96 kB."""
+    """A real file system of 160 kB."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    _mount("-t", "tmpfs", "-o", "size=96k", "tmpfs", str(folder))
+    _mount("-t", "tmpfs", "-o", "size=160k", "tmpfs", str(folder))
     yield folder
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
