@@ -47,7 +47,7 @@ def price(sigmas):
 
 def certify(sigmas):
     time.sleep(float(asked.get("wait", 0)))
-    epsilon = price(sigmas)
+    epsilon = float(asked.get("tighter", 1)) * price(sigmas)
     return Certified(epsilon, epsilon, f"{epsilon:.4f}")
 
 def hear(sigmas):
@@ -187,6 +187,18 @@ def test_epsilon_in_the_browser_is_pythons_rdp(screen):
         assert path[-1] == pytest.approx(price(sigmas), rel=2e-3)
         assert path == sorted(path), "epsilon spent never falls"
     assert number(it.value.inner_text()) == pytest.approx(price(it.sigmas()), rel=2e-3)
+
+
+def test_the_estimate_starts_from_the_number_of_a_tighter_accountant(screen):
+    it = screen("certify=1&tighter=0.8")
+    before = it.sigmas()
+    expect(it.value).to_have_text(f"{0.8 * price(before):.4f}")
+    it.press(0, before[0])
+    it.move(1, before[1])
+    assert it.value.inner_text().startswith("≈")
+    assert number(it.value.inner_text()) == pytest.approx(0.8 * price(before), rel=0.01)
+    it.page.mouse.up()
+    expect(it.value).to_have_text(f"{0.8 * price(it.sigmas()):.4f}")
 
 
 def test_skipped_epochs_lie_on_a_straight_line_on_screen(screen):
@@ -337,7 +349,7 @@ def test_one_epoch_and_three_hundred_can_be_drawn(screen, epochs):
 def test_no_noise_costs_infinity_and_can_be_raised(screen):
     it = screen()
     it.button("Push zero").click()
-    expect(it.value).to_have_text("≈ ∞")
+    expect(it.value).to_have_text("∞")
     assert "NaN" not in it.plot.inner_html()
     it.stroke((0, 1.0), (19, 1.0))
     assert number(it.value.inner_text()) == pytest.approx(price(it.sigmas()), rel=2e-3)

@@ -214,8 +214,7 @@ class Editor {
     const single = event.shiftKey || this.tool === "point";
     this.stroke = { id: event.pointerId, single, box, before: this.sigmas.slice() };
     const { x, y } = this.#position(event);
-    this.stroke.epoch = this.frame.epochAt(x);
-    this.stroke.y = y;
+    Object.assign(this.stroke, { epoch: this.frame.epochAt(x), x, y });
     this.changing = true;
     this.#drawTo(x, y);
     this.#paint();
@@ -233,19 +232,18 @@ class Editor {
     remember(this.stats.moves, performance.now() - began);
   }
 
-  /** Epochs that a quick pen skips lie on a straight line on screen. */
+  /** Moves the pen; the epochs that it passes take its height where it passes them, straight on screen. */
   #drawTo(x, y) {
-    const { stroke, frame } = this;
+    const { stroke, frame, sigmas } = this;
     const epoch = stroke.single ? stroke.epoch : frame.epochAt(x);
-    const count = Math.abs(epoch - stroke.epoch);
     const direction = Math.sign(epoch - stroke.epoch);
-    for (let passed = 1; passed < count; passed++) {
-      const between = stroke.y + ((y - stroke.y) * passed) / count;
-      this.sigmas[stroke.epoch + passed * direction] = frame.sigmaAt(between);
+    for (let passed = stroke.epoch; passed !== epoch; passed += direction) {
+      const share = clamp((frame.x(passed) - stroke.x) / (x - stroke.x), 0, 1);
+      sigmas[passed] = frame.sigmaAt(stroke.y + share * (y - stroke.y));
     }
-    this.sigmas[epoch] = frame.sigmaAt(y);
-    this.cursor = stroke.epoch = epoch;
-    stroke.y = y;
+    sigmas[epoch] = frame.sigmaAt(y);
+    this.cursor = epoch;
+    Object.assign(stroke, { epoch, x, y });
   }
 
   #penUp(event) {

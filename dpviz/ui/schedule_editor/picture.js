@@ -48,7 +48,7 @@ class Picture {
     }
     append(this.labels, "text", { x: (left + right) / 2, y: height - 5, class: "middle title" }, "epoch");
     append(this.labels, "text", { x: left + 8, y: curveTop + 15, class: "title" }, "σ noise multiplier");
-    append(this.labels, "text", { x: left, y: stripTop - 7, class: "title" }, "ε spent so far");
+    append(this.labels, "text", { x: left + 8, y: stripTop - 7, class: "title" }, "ε spent so far");
     const sigmaY = (sigma) => frame.y(sigma);
     this.ghost.setAttribute("d", ghost ? frame.line(ghost.sigmas, sigmaY) : "");
     this.others.replaceChildren();

@@ -29,7 +29,8 @@ class Readout {
   showEpsilon(estimate, certified, { target, delta }) {
     const epsilon = certified ? Number(certified.upper) : estimate;
     const verdict = target == null ? "" : epsilon > target ? "over" : "within";
-    this.value.textContent = certified ? certified.text : `≈ ${epsilonText(estimate)}`;
+    const sign = Number.isFinite(estimate) ? "≈ " : ""; // no noise costs infinity: nothing is approximate about it
+    this.value.textContent = certified ? certified.text : sign + epsilonText(estimate);
     const goal = verdict && ` · ${verdict} target ${epsilonText(target).replace(/\.?0+$/, "")}`;
     this.meta.textContent = `${certified ? "certified" : "approximate"} · δ = ${deltaText(delta)}${goal}`;
     this.box.dataset.state = certified ? "certified" : "approximate";
