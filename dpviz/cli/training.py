@@ -8,6 +8,7 @@ import dataclasses
 import json
 import math
 import signal
+import statistics
 import sys
 import time
 from collections.abc import Iterator
@@ -20,10 +21,11 @@ from dpviz.privacy.tables import InputError
 from dpviz.runs.records import Progress, Run, Summary
 from dpviz.runs.runner import DEVICES, ForegroundRunner, with_seeds
 from dpviz.runs.settings import DEFAULT, change, parse
-from dpviz.runs.store import Store
+from dpviz.runs.store import MAX_TITLE, Store
 from dpviz.training.spec import EpochRecord, RunSpec
 
 BAR = 24
+EXIT_CODES = {"failed": 1, "stopped": 130}
 
 
 # --- train --------------------------------------------------------------------------------------------------------
@@ -55,8 +57,9 @@ def _train(args: argparse.Namespace) -> Result:
     store = Store()
     _check_machine(args)
     with _foreground(store, len(specs)) as runner:
-        ids = runner.start_all(specs, title=args.title, device=args.device, data_dir=args.data_dir)
-    return _results([store.get(run_id) for run_id in ids])
+        title = args.title or _origin(args, specs[0])
+        ids = runner.start_all(specs, title=title, device=args.device, data_dir=args.data_dir)
+    return _results([store.get(run_id) for run_id in ids], args)
 
 
 def _specs(args: argparse.Namespace) -> tuple[RunSpec, ...]:
@@ -77,6 +80,12 @@ def _specs(args: argparse.Namespace) -> tuple[RunSpec, ...]:
         settings["epochs"] = str(settings["schedule"]).count(",") + 1
     spec = change(start, settings)
     return with_seeds(spec, _seeds(args.seeds)) if args.seeds is not None else (spec,)
+
+
+def _origin(args: argparse.Namespace, spec: RunSpec) -> str:
+    """A title for runs that began as a recipe and were then changed, so that they no longer bear its name."""
+    changed = args.recipe is not None and not spec.recipe
+    return f"{args.recipe} with {' '.join(args.set)}"[:MAX_TITLE] if changed else ""
 
 
 def _seeds(text: str) -> list[int]:
@@ -151,15 +160,27 @@ def _duration(seconds: float) -> str:
     return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
 
 
-def _results(runs: list[Run]) -> Result:
-    data = {"runs": [_run_json(run) for run in runs]}
-    text = "\n\n".join([_epochs_table(runs[0])] * (len(runs) == 1) + [_runs_table([run.summary for run in runs])])
+def _results(runs: list[Run], args: argparse.Namespace) -> Result:
+    """What came out; the exit code is 1 if a run failed, and 130, as after any Ctrl-C, if one was stopped."""
+    args.exit_code = max((EXIT_CODES.get(run.status, 0) for run in runs), default=0)
+    return _shown(runs)
+
+
+def _shown(runs: list[Run]) -> Result:
+    parts = [_epochs_table(runs[0])] if len(runs) == 1 and runs[0].epochs else []
+    parts.append(_runs_table([run.summary for run in runs]))
+    accuracies = [run.epochs[-1].test_accuracy for run in runs if run.status == "done"]
+    if len(accuracies) > 1:
+        mean, std = statistics.mean(accuracies), statistics.stdev(accuracies)
+        parts.append(
+            f"test accuracy over {len(accuracies)} seeds: {mean:.2%}, standard deviation {100 * std:.2f} points"
+        )
     for run in runs:
         if run.error:
-            text += f"\n{run.id} failed: {run.error}"
+            parts.append(f"{run.id} failed: {run.error}")
         elif run.status == "stopped":
-            text += f"\n{run.id} was stopped; go on with: python -m dpviz runs resume {run.id}"
-    return data, text
+            parts.append(f"{run.id} was stopped; go on with: python -m dpviz runs resume {run.id}")
+    return {"runs": [_run_json(run) for run in runs]}, "\n\n".join(parts)
 
 
 def _run_json(run: Run) -> dict[str, Any]:
@@ -252,7 +273,7 @@ def _summary_json(run: Summary) -> dict[str, Any]:
 
 def _show(store: Store, args: argparse.Namespace) -> Result:
     run = store.get(args.id)
-    data, text = _results([run])
+    data, text = _shown([run])
     settings = [(key, _setting(value)) for key, value in run.spec.to_json().items() if key != "knobs"]
     settings += [(key, _setting(value)) for key, value in run.spec.knobs]
     return data["runs"][0] | {"spec": run.spec.to_json()}, f"{table(('setting', 'value'), settings)}\n\n{text}"
@@ -271,7 +292,7 @@ def _resume(store: Store, args: argparse.Namespace) -> Result:
     _check_machine(args)
     with _foreground(store, 1) as runner:
         runner.resume(args.id, device=args.device, data_dir=args.data_dir)
-    return _results([store.get(args.id)])
+    return _results([store.get(args.id)], args)
 
 
 def _export(store: Store, args: argparse.Namespace) -> Result:

@@ -43,12 +43,12 @@ def store(tmp_path) -> Store:
     return Store(tmp_path / "runs")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def spec():
     return small_spec
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def record():
     return epoch_record
 
