@@ -161,7 +161,9 @@ def test_kill_9_between_checkpoint_and_epoch_line_loses_nothing(store, spec, who
     assert process.returncode == -signal.SIGKILL
     killed = store.list().runs[-1]
     assert (killed.status, killed.epochs_done) == ("interrupted", 0)
-    ForegroundRunner(store).resume(killed.id)
+    steps = []
+    ForegroundRunner(store, on_progress=lambda progress: steps.append(progress.step)).resume(killed.id)
+    assert steps[0] == 11  # the first epoch came out of the checkpoint
     assert numbers(store.get(killed.id)) == numbers(whole)
 
 
@@ -317,6 +319,15 @@ def test_a_server_that_shuts_down_leaves_interrupted_runs_with_a_checkpoint(stor
     runner.close()
     assert [store.get(run_id).status for run_id in (first, second)] == ["interrupted"] * 2
     assert store.read_checkpoint(first) is not None
+
+
+def test_a_run_whose_folder_is_taken_away_ends_quietly_and_the_next_one_starts(store, runner, spec, caplog, tmp_path):
+    gone, after = runner.start_all((spec(epochs=10_000), spec(epochs=1)))
+    until(lambda: store.get(gone).epochs)
+    os.rename(store.folder / gone, tmp_path / "elsewhere")
+    assert runner.wait(after, 60)
+    assert [(run.id, run.status) for run in store.list().runs] == [(after, "done")]
+    assert f"run {gone} ended as failed, which could not be saved" in caplog.text
 
 
 def test_a_hot_reload_finds_the_same_runner_with_its_run_still_going(store, spec, monkeypatch):
