@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dpviz.training.engine import Trainer
 
 EXAMPLES = 256
-HESSIAN_EXAMPLES = 128
+HESSIAN_EXAMPLES = 64
 HESSIAN_ITERATIONS = 20
 BINS = 30
 
@@ -98,19 +98,23 @@ def confusion(seen: Evaluation, classes: int) -> list[list[int]]:
 def largest_eigenvalue(
     model: nn.Module, loss: PerExampleLoss, images: Tensor, labels: Tensor, epoch: int, generator: torch.Generator
 ) -> float:
-    """The eigenvalue of the mean loss's Hessian that is largest in size, by power iteration: v <- H v / |H v|."""
+    """The eigenvalue of the mean loss's Hessian that is largest in size, by power iteration: v <- H v / |H v|.
+
+    Ends when a round changes the value v^T H v by less than 1 %, or after HESSIAN_ITERATIONS.
+    """
     weights = list(model.parameters())
     logits, hidden = forward(model, images)
     mean_loss = loss(logits, labels, epoch, hidden).mean()
     slope = _flat(torch.autograd.grad(mean_loss, weights, create_graph=True))
     direction = torch.randn(len(slope), generator=generator).to(slope.device)
-    value = 0.0
+    value, last = 0.0, math.inf
     for _ in range(HESSIAN_ITERATIONS):
         direction = direction / direction.norm()
         product = _flat(torch.autograd.grad(slope, weights, grad_outputs=direction, retain_graph=True))
-        value, direction = float(direction @ product), product
-        if not float(product.norm()) > 0:
+        value, last = float(direction @ product), value
+        if not abs(value - last) > 0.01 * abs(value):
             break
+        direction = product
     return value
 
 

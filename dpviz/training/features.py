@@ -28,7 +28,7 @@ def load_for(spec: RunSpec, data_dir: Path | None = None) -> Data:
     return scattered(spec.dataset, data) if spec.model.startswith("scatter-") else data
 
 
-_last: dict[str, Data] = {}
+_last: dict[tuple[str, int], Data] = {}
 
 
 def scattered(name: str, data: Data) -> Data:
@@ -37,39 +37,38 @@ def scattered(name: str, data: Data) -> Data:
     Stored and held in half precision, which keeps all 60,000 images of CIFAR-10 under 2 GB; batches are widened when
     they are drawn. Only the features used last stay in memory.
     """
-    path = cache_dir() / f"{name}-scatter-{len(data.train_images)}.pt"
-    if str(path) not in _last:
-        features = _read(path, data) if path.is_file() else _compute(name, data)
-        if not path.is_file():
-            _write(path, features)
+    key = (name, len(data.train_images))
+    if key not in _last:
+        train, test = _features(name, "train", data.train_images), _features(name, "test", data.test_images)
         _last.clear()
-        _last[str(path)] = Data(features["train"], data.train_labels, features["test"], data.test_labels, data.classes)
-    return _last[str(path)]
+        _last[key] = Data(train, data.train_labels, test, data.test_labels, data.classes)
+    return _last[key]
 
 
-def _compute(name: str, data: Data) -> dict[str, Tensor]:
-    # Not `from kymatio.torch import ...`: that also imports its 3D part, which needs a SciPy function that is gone.
-    from kymatio.scattering2d.frontend.torch_frontend import ScatteringTorch2D
-
-    scattering = ScatteringTorch2D(J=SCALES, shape=data.shape[1:], L=ANGLES)
-    mean, std = (torch.tensor(numbers).view(1, -1, 1, 1) for numbers in STATISTICS[name])
-
-    def features(images: Tensor) -> Tensor:
-        return torch.cat([scattering(some * std + mean).flatten(1, 2).half() for some in images.split(CHUNK)])
-
-    with torch.no_grad():
-        return {"train": features(data.train_images), "test": features(data.test_images)}
-
-
-def _read(path: Path, data: Data) -> dict[str, Tensor]:
+def _features(name: str, part: str, images: Tensor) -> Tensor:
+    path = cache_dir() / f"{name}-scatter-{part}-{len(images)}.pt"
+    if not path.is_file():
+        features = scatter(name, images)
+        _write(path, features)
+        return features
     features = torch.load(path, weights_only=True)
-    sizes = [len(features[part]) if part in features else -1 for part in ("train", "test")]
-    if sizes != [len(data.train_images), len(data.test_images)]:
+    if not (isinstance(features, Tensor) and len(features) == len(images) and features.dim() == 4):
         raise InputError(f"{path} does not hold the features of this dataset; delete it, so that it is made again")
     return features
 
 
-def _write(path: Path, features: dict[str, Tensor]) -> None:
+@torch.no_grad()
+def scatter(name: str, images: Tensor) -> Tensor:
+    """ScatterNet features of normalised images: [examples, 81 x colours, height / 4, width / 4]."""
+    # Not `from kymatio.torch import ...`: that also imports its 3D part, which needs a SciPy function that is gone.
+    from kymatio.scattering2d.frontend.torch_frontend import ScatteringTorch2D
+
+    scattering = ScatteringTorch2D(J=SCALES, shape=tuple(images.shape[2:]), L=ANGLES)
+    mean, std = (torch.tensor(numbers).view(1, -1, 1, 1) for numbers in STATISTICS[name])
+    return torch.cat([scattering(some * std + mean).flatten(1, 2).half() for some in images.split(CHUNK)])
+
+
+def _write(path: Path, features: Tensor) -> None:
     """Under another name first: a reader never sees half a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.{os.getpid()}.part")

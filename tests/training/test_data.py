@@ -223,32 +223,40 @@ def test_augmentation_gives_the_image_or_its_mirror_image_where_there_is_no_padd
     assert 5 < sum(flips) < 35
 
 
-def test_scatter_features_have_81_channels_a_colour_and_are_read_back_from_the_cache(alone, monkeypatch):
-    few = load("mnist", PROJECT_DATA, subset=6)
-    few = Data(few.train_images, few.train_labels, few.test_images[:4], few.test_labels[:4])
+def few_digits():
+    some = load("mnist", PROJECT_DATA, subset=6)
+    return Data(some.train_images, some.train_labels, some.test_images[:4], some.test_labels[:4])
+
+
+@pytest.fixture
+def forgotten(alone):
+    """Nothing cached, neither in memory nor on disk."""
     features._last.clear()
-    first = features.scattered("mnist", few)
+    yield alone / "cache" / "dpviz"
+    features._last.clear()
+
+
+def test_scatter_features_have_81_channels_and_are_read_back_from_the_cache(forgotten, monkeypatch):
+    first = features.scattered("mnist", few_digits())
     assert first.shape == (81, 7, 7)
-    assert (alone / "cache" / "dpviz" / "mnist-scatter-6.pt").is_file()
+    assert sorted(path.name for path in forgotten.iterdir()) == ["mnist-scatter-test-4.pt", "mnist-scatter-train-6.pt"]
     features._last.clear()
-    monkeypatch.setattr(features, "_compute", None)
-    again = features.scattered("mnist", few)
+    monkeypatch.setattr(features, "scatter", None)
+    again = features.scattered("mnist", few_digits())
     assert torch.equal(first.train_images, again.train_images)
     assert torch.equal(first.test_images, again.test_images)
-    features._last.clear()
 
 
-def test_scatter_features_of_an_example_depend_on_nothing_else(alone):
-    few = load("mnist", PROJECT_DATA, subset=6)
-    images = few.train_images
-    whole = features._compute("mnist", Data(images, few.train_labels, images[:1], few.test_labels[:1]))
-    assert torch.equal(whole["train"][:1], whole["test"])
+def test_a_colour_image_gives_81_channels_a_colour():
+    assert features.scatter("cifar10", torch.zeros(2, 3, 32, 32)).shape == (2, 243, 8, 8)
 
 
-def test_features_of_another_dataset_are_refused(alone):
-    few = load("mnist", PROJECT_DATA, subset=6)
-    path = alone / "cache" / "dpviz" / "mnist-scatter-6.pt"
-    features._write(path, {"train": torch.zeros(6, 1), "test": torch.zeros(1, 1)})
-    features._last.clear()
+def test_scatter_features_of_an_example_depend_on_nothing_else():
+    images = load("mnist", subset=6).train_images
+    torch.testing.assert_close(features.scatter("mnist", images)[2:3], features.scatter("mnist", images[2:3]))
+
+
+def test_a_cache_file_of_something_else_is_refused(forgotten):
+    features._write(forgotten / "mnist-scatter-train-6.pt", torch.zeros(5, 81, 7, 7))
     with pytest.raises(InputError, match="delete it"):
-        features.scattered("mnist", few)
+        features.scattered("mnist", few_digits())
