@@ -1,0 +1,81 @@
+"""The command line: the same tables and records as the dashboard, no browser.
+
+One module a group of commands; each has a tuple COMMANDS. Heavy imports happen inside a command's `run`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+
+from dpviz.cli import accounting, bench, training
+from dpviz.cli.command import Command, plain
+from dpviz.privacy.tables import InputError
+
+GROUPS = (accounting, training, bench)
+COMMANDS: tuple[Command, ...] = tuple(command for group in GROUPS for command in group.COMMANDS)
+
+EPILOG = """\
+examples:
+  python -m dpviz epsilon --schedule linear --start 5 --end 1 --epochs 20 --dataset-size 60000 --batch-size 600
+  python -m dpviz calibrate --target-epsilon 1.0 --schedule cosine --epochs 20 --dataset-size 60000 --batch-size 600
+  python -m dpviz train --recipe losing-less/mnist-ce-t-cnn --epochs 5
+  python -m dpviz train --set subset=6000 --set schedule=linear --set schedule.start=3 --seeds 0,1,2
+
+Every command takes --json. DPVIZ_RUNS is the folder in which runs are kept, DPVIZ_DATA the one with datasets.
+Noise multipliers (sigma) are relative to the clipping norm; epsilons hold for add-or-remove-one neighbours
+and Poisson sampling unless said otherwise.
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line; exit code 2."""
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        raise InputError(message)
+
+
+def parser() -> Parser:
+    top = Parser(
+        prog="python -m dpviz",
+        description="The privacy-utility trade-off of differentially private training: tight epsilons of any noise "
+        "schedule, calibration to a budget, private training, and the baselines of five papers.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
+    for command in COMMANDS:
+        sub = commands.add_parser(command.name, help=command.help, description=command.help, allow_abbrev=False)
+        command.arguments(sub)
+        sub.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
+        sub.set_defaults(run=command.run, exit_code=0)
+    return top
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; 0 when it worked, 2 with one line on standard error when the input was wrong.
+
+    A command may set `args.exit_code` to something else, for example 1 after printing a run that failed.
+    """
+    top = parser()
+    try:
+        args = top.parse_args(arguments)
+        if args.command is None:
+            top.print_help()
+            return 0
+        data, text = args.run(args)
+        print(json.dumps(plain(data), allow_nan=False) if args.json else text)
+        return int(args.exit_code)
+    except InputError as error:
+        print(f"dpviz: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # the reader (head, less) has gone; keep Python from complaining at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print("dpviz: stopped", file=sys.stderr)
+        return 130

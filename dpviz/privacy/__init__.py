@@ -1,0 +1,36 @@
+"""What happened and what it costs. numpy and scipy only: no files, no clock, no torch."""
+
+from dpviz.privacy.accountants import ACCOUNTANTS, ADJACENCIES, SAMPLINGS, epsilon, epsilon_path, price_tags
+from dpviz.privacy.calibrate import Calibration, calibrate, matching_constant, most_epochs
+from dpviz.privacy.guarantees import guarantee, guarantee_path, prestige_guarantee, selection_cost
+from dpviz.privacy.rdp import rdp_table
+from dpviz.privacy.records import Epsilon, Guarantee, Ledger, Phase, epoch_phases, steps_per_epoch
+from dpviz.privacy.schedules import SCHEDULES, Schedule
+from dpviz.privacy.tables import InputError
+
+__all__ = [
+    "ACCOUNTANTS",
+    "ADJACENCIES",
+    "SAMPLINGS",
+    "SCHEDULES",
+    "Calibration",
+    "Epsilon",
+    "Guarantee",
+    "InputError",
+    "Ledger",
+    "Phase",
+    "Schedule",
+    "calibrate",
+    "epoch_phases",
+    "epsilon",
+    "epsilon_path",
+    "guarantee",
+    "guarantee_path",
+    "matching_constant",
+    "most_epochs",
+    "prestige_guarantee",
+    "price_tags",
+    "rdp_table",
+    "selection_cost",
+    "steps_per_epoch",
+]

@@ -27,7 +27,7 @@ class Phase:
             raise InputError(
                 f"sample_rate (batch size / dataset size) must be above 0 and at most 1, got {self.sample_rate:g}"
             )
-        if not (1 <= self.steps and self.steps == int(self.steps)):
+        if not (self.steps >= 1 and self.steps == int(self.steps)):
             raise InputError(f"steps must be a whole number >= 1, got {self.steps}")
 
 

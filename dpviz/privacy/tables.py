@@ -87,8 +87,9 @@ class Table(dict[str, Entry]):
         """Decorator: the function becomes the entry, the first line of its docstring its help."""
 
         def keep(function: Callable[..., Any]) -> Callable[..., Any]:
-            entry = self.add(name, (function.__doc__ or "").strip().partition("\n")[0], **knobs)
-            self[name] = Entry(name, entry.help, knobs, function)
+            help = (function.__doc__ or "").strip().partition("\n")[0]
+            self.add(name, help, None, **knobs)
+            self[name] = Entry(name, help, knobs, function)
             return function
 
         return keep

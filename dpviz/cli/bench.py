@@ -1,0 +1,34 @@
+"""bench: how fast dpviz is, as ratios against named peers in one run."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+from dpviz.cli.command import Command, Result, table
+from dpviz.privacy.tables import InputError
+
+ROOT = Path(__file__).parents[2]
+BENCHES = ("accountant", "training", "app", "local", "scale")
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("bench", choices=[name for name in BENCHES if (ROOT / "benchmarks" / f"{name}.py").exists()])
+
+
+def _run(args: argparse.Namespace) -> Result:
+    if str(ROOT) not in sys.path:
+        sys.path.insert(0, str(ROOT))
+    try:
+        module = importlib.import_module(f"benchmarks.{args.bench}")
+    except ModuleNotFoundError as error:
+        raise InputError(f"the benchmark needs {error.name}; install requirements-dev.txt") from None
+    rows: list[dict[str, Any]] = module.rows()
+    heads = list(dict.fromkeys(key for row in rows for key in row))
+    return {"rows": rows}, table(heads, [[row.get(head) for head in heads] for row in rows])
+
+
+COMMANDS = (Command("bench", "time dpviz beside its peers", _arguments, _run),)

@@ -1,0 +1,152 @@
+"""ACCOUNTANTS, and the three questions they answer: epsilon, the path of epsilon, and what each epoch costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from dpviz.privacy.gaussian import composed_mu, gaussian_epsilon, visits
+from dpviz.privacy.losses import GridTooLarge
+from dpviz.privacy.pld import band, band_path
+from dpviz.privacy.rdp import ORDERS, FloatArray, ledger_rdp, smallest_epsilon
+from dpviz.privacy.records import Epsilon, Ledger, Phase, check_delta
+from dpviz.privacy.tables import InputError, Table
+
+ACCOUNTANTS = Table("accountant")
+ACCOUNTANTS.add("pld", "Privacy-loss distribution: a certified band around the true epsilon.")
+ACCOUNTANTS.add("rdp", "Renyi moments with the improved conversion (Balle et al. 2020): an upper bound.")
+ACCOUNTANTS.add("rdp-classic", "Renyi moments with the classic conversion (Mironov 2017): a looser upper bound.")
+
+ADJACENCIES = {
+    "add-remove": "neighbours differ by adding or removing one example",
+    "replace-one": "neighbours differ by replacing one example with another",
+}
+SAMPLINGS = {
+    "poisson": "each example enters each batch independently with probability q",
+    "fixed-order": "each example is in one batch an epoch, always in the same order: no amplification",
+    "shuffled": "each example is in one batch an epoch, in random order: not priced tightly by anyone, so no amplification",
+}
+CONVERSION = {"rdp": "improved", "rdp-classic": "classic"}
+
+
+def epsilon(
+    ledger: Ledger,
+    delta: float,
+    *,
+    accountant: str = "pld",
+    adjacency: str = "add-remove",
+    sampling: str = "poisson",
+) -> Epsilon:
+    """What a ledger costs. For shuffled batches this is the guarantee without amplification."""
+    return epsilon_path(ledger.phases, delta, accountant=accountant, adjacency=adjacency, sampling=sampling, last=True)[
+        -1
+    ]
+
+
+def epsilon_path(
+    phases: Sequence[Phase],
+    delta: float,
+    *,
+    accountant: str = "pld",
+    adjacency: str = "add-remove",
+    sampling: str = "poisson",
+    last: bool = False,
+) -> tuple[Epsilon, ...]:
+    """Epsilon after each phase (one an epoch); it never falls, and it ends at the epsilon of the whole ledger.
+
+    With `last` only the end is computed.
+    """
+    _check(delta, accountant, adjacency, sampling)
+    phases = tuple(phases)
+    whole = Ledger(phases)
+    if any(phase.noise_multiplier == 0 for phase in phases):
+        return _with_infinity(phases, delta, accountant, adjacency, sampling, last)
+    amplified = sampling == "poisson" and any(phase.sample_rate < 1 for phase in phases)
+    price = _sampled if amplified else _unsampled
+    end = price(whole, delta, accountant, adjacency)
+    if last:
+        return (end,)
+    if amplified and accountant == "pld" and end.fallback is None:
+        bands = band_path(phases, delta, adjacency)
+        path = [Epsilon(lower, upper, delta, accountant) for lower, upper in bands]
+    else:
+        path = [price(Ledger(phases[: k + 1]), delta, accountant, adjacency) for k in range(len(phases))]
+    return _rising([*path[:-1], end])
+
+
+def _with_infinity(
+    phases: tuple[Phase, ...], delta: float, accountant: str, adjacency: str, sampling: str, last: bool
+) -> tuple[Epsilon, ...]:
+    """An epoch without noise costs everything, from then on."""
+    spent = Epsilon(math.inf, math.inf, delta, accountant)
+    if last:
+        return (spent,)
+    first = next(k for k, phase in enumerate(phases) if phase.noise_multiplier == 0)
+    before: tuple[Epsilon, ...] = ()
+    if first:
+        before = epsilon_path(phases[:first], delta, accountant=accountant, adjacency=adjacency, sampling=sampling)
+    return before + (spent,) * (len(phases) - first)
+
+
+def _sampled(ledger: Ledger, delta: float, accountant: str, adjacency: str) -> Epsilon:
+    bound = smallest_epsilon(
+        ledger_rdp(ledger, ORDERS, adjacency).sum(axis=0), delta, CONVERSION.get(accountant, "improved")
+    )
+    if accountant != "pld":
+        return Epsilon(0.0, bound[0], delta, accountant)
+    try:
+        lower, upper = band(ledger, delta, adjacency)
+    except GridTooLarge as reason:
+        return Epsilon(0.0, bound[0], delta, accountant, fallback=f"RDP upper bound, because {reason}")
+    upper = min(upper, bound[0])
+    return Epsilon(min(lower, upper), upper, delta, accountant)
+
+
+def _unsampled(ledger: Ledger, delta: float, accountant: str, adjacency: str) -> Epsilon:
+    """Gaussian composition: exact for the tight accountant, and RDP(a) = a mu^2 / 2 for the others."""
+    mu = composed_mu(visits(ledger), adjacency)
+    if accountant != "pld":
+        bound, _ = smallest_epsilon(ORDERS * mu * mu / 2, delta, CONVERSION[accountant])
+        return Epsilon(0.0, bound, delta, accountant)
+    exact = gaussian_epsilon(mu, delta)
+    return Epsilon(exact, exact, delta, accountant)
+
+
+def _rising(path: list[Epsilon]) -> tuple[Epsilon, ...]:
+    """Each prefix costs at most what the whole does: both bounds may use that."""
+    top, rising, lower = path[-1].upper, [], 0.0
+    upper = 0.0
+    for point in path:
+        upper = min(max(upper, point.upper), top)
+        lower = min(max(lower, point.lower), upper)
+        rising.append(Epsilon(lower, upper, point.delta, point.accountant, point.fallback))
+    rising[-1] = path[-1]
+    return tuple(rising)
+
+
+def price_tags(
+    phases: Sequence[Phase], delta: float, *, adjacency: str = "add-remove", sampling: str = "poisson"
+) -> FloatArray:
+    """Each epoch's share of the total cost, adding up to 1: its part of the Renyi divergence at the best order."""
+    _check(delta, "rdp", adjacency, sampling)
+    free = np.array([phase.noise_multiplier == 0 for phase in phases])
+    if free.any():
+        return free / free.sum()
+    if sampling == "poisson":
+        costs = np.stack([ledger_rdp(Ledger([phase]), ORDERS, adjacency)[0] for phase in phases])
+    else:
+        mus = np.array([composed_mu(visits(Ledger([phase])), adjacency) for phase in phases])
+        costs = mus[:, None] ** 2 * ORDERS / 2
+    _, order = smallest_epsilon(costs.sum(axis=0), delta)
+    column = costs[:, int(np.argmin(np.abs(ORDERS - order)))]
+    return column / column.sum()
+
+
+def _check(delta: float, accountant: str, adjacency: str, sampling: str) -> None:
+    check_delta(delta)
+    ACCOUNTANTS[accountant]
+    for noun, name, known in (("adjacency", adjacency, ADJACENCIES), ("sampling", sampling, SAMPLINGS)):
+        if name not in known:
+            raise InputError(f"unknown {noun} {name!r}; choose one of {', '.join(known)}")

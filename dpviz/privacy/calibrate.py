@@ -1,0 +1,147 @@
+"""Meet a budget: scale a curve and keep its shape, find the matching constant, or the most epochs that fit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from dpviz.privacy.accountants import epsilon
+from dpviz.privacy.records import Epsilon, Ledger, epoch_phases
+from dpviz.privacy.schedules import Schedule, check_sigmas
+from dpviz.privacy.tables import InputError
+
+SLACK = 0.001  # a calibrated epsilon is at most this share below its target, and never above it
+LARGEST = 1e6  # factor between the curve that was given and the one that meets the budget
+MOST_EPOCHS = 10_000
+
+Price = Callable[[Ledger, float], Epsilon]
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The curve that meets the budget, and the epsilon that it achieves: never above the target."""
+
+    factor: float
+    sigmas: tuple[float, ...]
+    epsilon: Epsilon
+
+
+def calibrate(
+    sigmas: Sequence[float],
+    sample_rate: float,
+    target: float,
+    delta: float,
+    *,
+    accountant: str = "pld",
+    adjacency: str = "add-remove",
+    sampling: str = "poisson",
+) -> Calibration:
+    """Multiply a curve by the one factor at which it costs the target epsilon."""
+    shape = check_sigmas(sigmas)
+    if not 0 < target < math.inf:
+        raise InputError(f"target epsilon must be a finite number > 0, got {target}")
+    if not all(shape > 0):
+        raise InputError("an epoch without noise costs infinity at any scale; raise its sigma above 0 first")
+    price = partial(epsilon, accountant=accountant, adjacency=adjacency, sampling=sampling)
+
+    def cost(factor: float) -> Epsilon:
+        return price(Ledger(epoch_phases(factor * shape, sample_rate)), delta)
+
+    factor, achieved = _meet(cost, target)
+    return Calibration(factor, tuple((factor * shape).tolist()), achieved)
+
+
+def matching_constant(
+    sigmas: Sequence[float],
+    sample_rate: float,
+    delta: float,
+    *,
+    accountant: str = "pld",
+    adjacency: str = "add-remove",
+    sampling: str = "poisson",
+) -> Calibration:
+    """The constant noise that costs the same epsilon as a curve, under the same accountant."""
+    options = {"accountant": accountant, "adjacency": adjacency, "sampling": sampling}
+    target = epsilon(Ledger(epoch_phases(sigmas, sample_rate)), delta, **options).upper
+    if not 0 < target < math.inf:
+        raise InputError(f"the schedule costs epsilon {target}, which no constant noise can match")
+    # Start from the constant of the same mean precision, which is close.
+    guess = math.sqrt(len(sigmas) / sum(1 / sigma**2 for sigma in sigmas))
+    return calibrate([guess] * len(sigmas), sample_rate, target, delta, **options)
+
+
+def most_epochs(
+    schedule: Schedule,
+    sample_rate: float,
+    target: float,
+    delta: float,
+    *,
+    accountant: str = "pld",
+    adjacency: str = "add-remove",
+    sampling: str = "poisson",
+) -> tuple[int, Epsilon]:
+    """The largest number of epochs over which the schedule, stretched to fit, stays within the target epsilon."""
+    if not 0 < target < math.inf:
+        raise InputError(f"target epsilon must be a finite number > 0, got {target}")
+    price = partial(epsilon, accountant=accountant, adjacency=adjacency, sampling=sampling)
+
+    def cost(epochs: int) -> Epsilon:
+        return price(Ledger(epoch_phases(schedule.sigmas(epochs), sample_rate)), delta)
+
+    if cost(1).upper > target:
+        raise InputError(f"one epoch of this schedule already costs {cost(1).upper:.4g}, above the target {target:g}")
+    low, high = 1, 2
+    while high <= MOST_EPOCHS and cost(high).upper <= target:
+        low, high = high, 2 * high
+    high = min(high, MOST_EPOCHS + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if cost(middle).upper <= target else (low, middle)
+    return low, cost(low)
+
+
+def _meet(cost: Callable[[float], Epsilon], target: float) -> tuple[float, Epsilon]:
+    """The factor whose epsilon lies in [(1 - SLACK) target, target]; epsilon falls as the factor rises.
+
+    Regula falsi on log epsilon over log factor, which is close to a straight line, kept honest by bisection.
+    """
+    aim = math.log(target * (1 - SLACK / 3))
+    low, high = _bracket(cost, target)
+    for round_ in range(100):
+        (x0, e0), (x1, e1) = low, high
+        y0, y1 = _height(e0), _height(e1)
+        x = x0 + (x1 - x0) * (y0 - aim) / (y0 - y1) if round_ % 4 != 3 and y0 > y1 and y0 < 700 else (x0 + x1) / 2
+        x = min(max(x, x0 + 0.01 * (x1 - x0)), x1 - 0.01 * (x1 - x0))
+        found = cost(math.exp(x))
+        if (1 - SLACK) * target <= found.upper <= target:
+            return math.exp(x), found
+        if found.upper > target:
+            low = (x, found)
+        else:
+            high = (x, found)
+        if high[0] - low[0] < 1e-12:
+            break
+    return math.exp(high[0]), high[1]
+
+
+def _height(found: Epsilon) -> float:
+    return math.log(max(min(found.upper, 1e308), 1e-12))
+
+
+def _bracket(cost: Callable[[float], Epsilon], target: float) -> tuple[tuple[float, Epsilon], tuple[float, Epsilon]]:
+    """(log factor, epsilon) just too expensive and cheap enough."""
+    start = cost(1.0)
+    step = math.log(2.0)
+    x, found = 0.0, start
+    expensive = found.upper > target
+    while True:
+        x_next = x + step if expensive else x - step
+        if abs(x_next) > math.log(LARGEST):
+            raise InputError(f"no scale of this schedule costs epsilon {target:g}; choose another target")
+        found_next = cost(math.exp(x_next))
+        if (found_next.upper > target) != expensive:
+            here, there = (x, found), (x_next, found_next)
+            return (here, there) if expensive else (there, here)
+        x, found, step = x_next, found_next, step * 1.5

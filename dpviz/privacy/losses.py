@@ -1,0 +1,259 @@
+"""One step's privacy loss on a grid: rows that never lie below, or never above, the true loss distribution.
+
+Each step is dominated by a pair of one-dimensional densities (first, second) whose privacy loss L = log(first/second)
+rises with x. delta(eps) = E_first[(1 - e^(eps - L))+]. We discretise L:
+
+* upper: connect the dots (Doroshenko et al. 2022, arXiv:2207.04380): a cell's mass goes to both of its ends, so that
+  the masses under first and second are kept. That only raises delta.
+* lower: a cell's mass goes to one grid point that does not exceed log(first mass / second mass). Merging outcomes is
+  post-processing, lowering losses lowers delta: both only lower it.
+
+Both are tilted by e^(tilt L) and kept as Fourier rows, in a cache: moving one epoch costs one row.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from dataclasses import dataclass
+from threading import Lock
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.fft import rfft
+from scipy.special import ndtr, ndtri_exp
+
+FloatArray = NDArray[np.float64]
+
+MAX_ROW = 2**21  # grid points that one step's losses may span
+MOST_LENT = 0.4  # share of a cell's outcomes that may be relabelled to a neighbour
+CACHE_BYTES = 256 * 2**20
+
+
+class GridTooLarge(Exception):
+    """The loss distribution does not fit a grid of reasonable size."""
+
+
+@dataclass(frozen=True)
+class Direction:
+    """A dominating pair: mixtures (1-q) N(0) + q N(shift), or N(0) alone where the shift is 0."""
+
+    name: str
+    first: int
+    second: int
+
+    def place(self, losses: FloatArray, sigma: float, q: float) -> FloatArray:
+        """x at which the loss is taken; +-infinity beyond the attainable losses."""
+        with np.errstate(divide="ignore", over="ignore"):
+            if self.second == 0:
+                return 0.5 + sigma**2 * _log1p_ratio(losses, q)
+            if self.first == 0:
+                return -0.5 - sigma**2 * _log1p_ratio(-losses, q)
+            # e^(x/sigma^2) solves a quadratic; its root in a form that keeps precision on both sides of 0.
+            log_scale = math.log((1 - q) / q) + 0.5 / sigma**2 if q < 1 else -math.inf
+            half = np.abs(losses) / 2
+            log_sinh = half + np.log(-np.expm1(-2 * half)) - math.log(2)
+            big = log_scale + log_sinh
+            root = np.where(big < 300, np.arcsinh(np.exp(np.minimum(big, 300.0))), big + math.log(2))
+            return sigma**2 * np.sign(losses) * (half + root)
+
+    def masses(self, losses: FloatArray, sigma: float, q: float) -> tuple[FloatArray, FloatArray]:
+        """Mass under first and under second between neighbouring losses."""
+        x = self.place(losses, sigma, q)
+        centre = _between(x / sigma)
+        first = centre if self.first == 0 else (1 - q) * centre + q * _between((x - self.first) / sigma)
+        second = centre if self.second == 0 else (1 - q) * centre + q * _between((x - self.second) / sigma)
+        return first, second
+
+    def least(self, q: float) -> float:
+        """The loss when the example was not drawn: the least one of `remove`. At low noise most mass is near it."""
+        return (self.second + self.first) * math.log1p(-q) if q < 1 else 0.0
+
+    def anchor(self, sigma: float, q: float, h: float) -> float:
+        """Where the grid is pinned: the log ratio of the outcomes near the least loss, which then need no rounding."""
+        least = self.least(q)
+        ends = least + h * np.array(
+            [-0.5, 0.5] if self is REPLACE else [-np.inf, 1.0] if self is REMOVE else [-1.0, np.inf]
+        )
+        first, second = (float(mass[0]) for mass in self.masses(ends, sigma, q))
+        return math.log(first / second) if first > 1e-290 and second > 1e-290 else least
+
+    def losses_at(self, x: float, sigma: float, q: float) -> float:
+        def log_mixture(shift: int) -> float:
+            exponent = (2 * shift * x - 1) / (2 * sigma**2)
+            return float(np.logaddexp(math.log1p(-q) if q < 1 else -np.inf, math.log(q) + exponent)) if shift else 0.0
+
+        return log_mixture(self.first) - log_mixture(self.second)
+
+
+REMOVE, ADD, REPLACE = Direction("remove", 1, 0), Direction("add", 0, -1), Direction("replace", 1, -1)
+DIRECTIONS: dict[str, tuple[Direction, ...]] = {"add-remove": (REMOVE, ADD), "replace-one": (REPLACE,)}
+
+
+def _log1p_ratio(losses: FloatArray, q: float) -> FloatArray:
+    """log((e^loss - 1 + q) / q), without overflow and precise near 0."""
+    small = np.log1p(np.maximum(np.expm1(np.minimum(losses, 30.0)) / q, -1.0))
+    return np.where(losses < 30.0, small, losses - math.log(q) + np.log1p((q - 1) * np.exp(-np.maximum(losses, 30.0))))
+
+
+def _between(z: FloatArray) -> FloatArray:
+    """Normal mass between neighbours, each tail from its own side so that it keeps relative precision."""
+    below, above = ndtr(z), ndtr(-z)
+    return np.where(z[:-1] > 0, above[:-1] - above[1:], below[1:] - below[:-1])
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Interval, window and tilts that all rows of a ledger share. Taken from ladders, so that rows are found again."""
+
+    interval: float
+    points: int
+    tilt: float
+    tilt_up: float  # tilts that bound, by Chernoff, what lies above and below the window
+    tilt_down: float
+    cut: float  # tail mass that a row may give up
+
+
+@dataclass(frozen=True)
+class Row:
+    """One step's tilted loss distribution in Fourier space, and what is needed to undo the tilt and bound the rest."""
+
+    spectrum: NDArray[np.complex128]
+    anchor: float  # the loss at grid index 0
+    log_mass: float  # log E[e^(tilt L)]
+    log_mass_up: float  # the same at the upper tilt
+    log_mass_down: float  # the same at the lower tilt
+    infinite: float
+
+
+def _edges(direction: Direction, sigma: float, q: float, grid: Grid) -> tuple[int, int, float]:
+    """First and last grid index between which a step's loss lies, up to the mass that may be cut, and the loss at 0."""
+    reach = -float(ndtri_exp(math.log(grid.cut)))
+    low = direction.losses_at(min(direction.first, 0) - reach * sigma, sigma, q)
+    high = direction.losses_at(max(direction.first, 0) + reach * sigma, sigma, q)
+    anchor = direction.anchor(sigma, q, grid.interval)
+    first, last = math.floor((low - anchor) / grid.interval) - 1, math.ceil((high - anchor) / grid.interval) + 1
+    if last - first > MAX_ROW:
+        raise GridTooLarge("one step's losses span too many grid points")
+    return first, last, anchor
+
+
+def upper_row(direction: Direction, sigma: float, q: float, grid: Grid) -> Row:
+    """Connect the dots: never below the true loss distribution."""
+    start, stop, anchor = _edges(direction, sigma, q, grid)
+    losses = anchor + grid.interval * np.arange(start, stop + 1)
+    edges = np.concatenate([[-np.inf], losses, [np.inf]])
+    first, second = direction.masses(edges, sigma, q)
+    cells, others = first[1:-1], second[1:-1]
+    right = (cells - others * np.exp(np.minimum(losses[:-1], 700.0))) / -math.expm1(-grid.interval)
+    right = np.clip(right, 0.0, cells)
+    mass = np.zeros(losses.size)
+    mass[0] = first[0]
+    mass[:-1] += cells - right
+    mass[1:] += right
+    return _row(mass, start, anchor, grid, infinite=float(first[-1]))
+
+
+def lower_row(direction: Direction, sigma: float, q: float, grid: Grid) -> Row:
+    """Each cell on one grid point not above its log ratio: never above the true loss distribution."""
+    start, stop, anchor = _edges(direction, sigma, q, grid)
+    h = grid.interval
+    losses = anchor + h * np.arange(start, stop + 1, dtype=float)
+    borders = losses[:-1] + h / 2
+    pinned = slice(0, 0)
+    if direction is REMOVE and start < 0 and q < 1:  # the first cell is the one whose log ratio is the anchor
+        borders[:-start], borders[-start] = -np.inf, direction.least(q) + h
+        pinned = slice(0, 1 - start)
+    # A cell's log ratio moves with its two borders: one correction brings most of them close to the grid.
+    first, second = direction.masses(np.concatenate([[-np.inf], borders, [np.inf]]), sigma, q)
+    known = (first > 1e-290) & (second > 1e-290)
+    ratio = np.log(np.where(known, first, 1.0)) - np.log(np.where(known, second, 1.0))
+    offset = np.where(known, np.clip(ratio - losses, -h / 4, h / 4), 0.0)
+    correction = (offset[1:] + offset[:-1]) / 2
+    correction[pinned] = 0.0
+    first, second = direction.masses(np.concatenate([[-np.inf], borders - correction, [np.inf]]), sigma, q)
+    return _row(_lend(first, second, losses), start, anchor, grid, infinite=0.0)
+
+
+def _lend(first: FloatArray, second: FloatArray, losses: FloatArray) -> FloatArray:
+    """Masses on the grid. Neighbouring cells lend each other outcomes until their log ratios sit on their grid points.
+
+    A cell that falls short takes a share of its right neighbour's outcomes, one that has a surplus lifts a share of
+    its left neighbour's. Relabelling outcomes at random is post-processing too. A cell that would need too large a
+    share is moved one point down, or given up if even that is too high.
+    """
+    level = np.exp(np.minimum(losses, 700.0))
+    gap = first - level * second
+    right = np.append(first[1:] - level[:-1] * second[1:], 0.0)
+    left = np.append(0.0, level[1:] * second[:-1] - first[:-1])
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        need = np.where(gap < 0, -gap / right, 0.0)
+        offer = np.where(gap > 0, gap / left, 0.0)
+    exact = gap > -1e-13 * first
+    bad = ~(exact | ((need >= 0) & (need <= MOST_LENT)))
+    most_need = np.where(bad | exact, 0.0, need)
+    most_offer = np.where(offer >= 0, np.minimum(offer, MOST_LENT), 0.0)
+    need, offer, own = most_need, most_offer, np.ones(first.size)
+    for _ in range(9):  # what a cell lends takes some of its own gap along, so that it needs or offers a little less
+        own = 1 - np.append(0.0, need[:-1]) - np.append(offer[1:], 0.0)
+        need, offer = most_need * own, most_offer * own
+    own = first * (1 - np.append(0.0, need[:-1]) - np.append(offer[1:], 0.0))
+    mass = own + need * np.append(first[1:], 0.0) + offer * np.append(0.0, first[:-1])
+    down = bad & (first * math.exp(losses[1] - losses[0]) >= level * second)
+    return np.where(bad, 0.0, mass) + np.append(np.where(down, own, 0.0)[1:], 0.0)
+
+
+def _row(mass: FloatArray, start: int, anchor: float, grid: Grid, infinite: float) -> Row:
+    losses = anchor + grid.interval * np.arange(start, start + mass.size)
+    with np.errstate(divide="ignore"):
+        log_mass = np.log(mass)
+
+    def log_sum(tilt: float) -> tuple[float, FloatArray]:
+        exponents = log_mass + tilt * losses
+        top = float(exponents.max())
+        weights = np.exp(exponents - top)
+        total = float(weights.sum())
+        return top + math.log(total), weights / total
+
+    total, tilted = log_sum(grid.tilt)
+    folded = np.bincount(np.arange(start, start + mass.size) % grid.points, weights=tilted, minlength=grid.points)
+    return Row(
+        spectrum=rfft(folded),
+        anchor=anchor,
+        log_mass=total,
+        log_mass_up=log_sum(grid.tilt_up)[0],
+        log_mass_down=log_sum(grid.tilt_down)[0],
+        infinite=infinite,
+    )
+
+
+class RowCache:
+    """Rows by what made them, oldest out first once they take too much memory."""
+
+    def __init__(self, limit: int = CACHE_BYTES) -> None:
+        self._rows: OrderedDict[tuple[object, ...], Row] = OrderedDict()
+        self._bytes, self._limit, self._lock = 0, limit, Lock()
+
+    def row(self, bound: str, direction: Direction, sigma: float, q: float, grid: Grid) -> Row:
+        key = (bound, direction.name, sigma, q, grid)
+        with self._lock:
+            if key in self._rows:
+                self._rows.move_to_end(key)
+                return self._rows[key]
+        made = ROWS[bound](direction, sigma, q, grid)
+        with self._lock:
+            if key not in self._rows:
+                self._rows[key] = made
+                self._bytes += made.spectrum.nbytes
+            while self._bytes > self._limit:
+                self._bytes -= self._rows.popitem(last=False)[1].spectrum.nbytes
+        return made
+
+    def clear(self) -> None:
+        with self._lock:
+            self._rows.clear()
+            self._bytes = 0
+
+
+ROWS = {"upper": upper_row, "lower": lower_row}
+CACHE = RowCache()

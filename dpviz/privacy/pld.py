@@ -1,0 +1,294 @@
+"""Privacy-loss-distribution accountant: a band [lower, upper] that holds the true epsilon, at pointer speed.
+
+The losses of independent steps add up, so their discretised rows (losses.py) multiply in Fourier space. The tilt
+centres the composed loss near epsilon: the window is a few standard deviations wide and tiny deltas keep their relative
+precision. What wraps around the window, and rounding, are bounded and added (upper) or taken off (lower).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.fft import irfft
+from scipy.signal import lfilter
+
+from dpviz.privacy.losses import CACHE, DIRECTIONS, FloatArray, Grid, GridTooLarge, Row
+from dpviz.privacy.rdp import ORDERS, ledger_rdp
+from dpviz.privacy.records import Ledger, Phase
+
+# Relative error of the log-moment that the interval is chosen for, and the grid points (rows times window) up to which
+# it is affordable; beyond the last one the RDP bound answers.
+TOLERANCES = ((0.004, 2**22), (0.01, 2**24), (0.05, 2**26))
+MAX_WINDOW = 2**20  # grid points
+MOST_WRAPPED = 1e-3  # share of delta that may wrap around the window
+LEAST_TILTED = 1e-11  # tilted mass at epsilon, per step, below which rounding would show
+NEGLIGIBLE = 1e-7  # share of delta that truncation may cost
+
+
+@dataclass(frozen=True)
+class Composed:
+    """The loss of a whole ledger on a window of the grid: delta(eps) in both of its parts."""
+
+    losses: FloatArray
+    above: FloatArray  # first-mass strictly above each loss
+    discounted: FloatArray  # the same, each outcome discounted by e^(loss - its loss)
+    outside: float  # bound on what the window misses, as a share of delta's scale at any epsilon
+    infinite: float
+    log_scale: float
+    tilt: float
+
+    def epsilon(self, delta: float) -> float:
+        """The epsilon at which the windowed delta equals the given one; infinite if the mass at infinity is larger."""
+        curve = self.above - self.discounted
+        if not delta > 0:
+            return math.inf
+        k = int(np.searchsorted(-curve, -delta))
+        if k == curve.size:
+            return math.inf
+        k = max(k - 1, 0)
+        if self.above[k] <= delta:
+            return float(self.losses[k])
+        return float(self.losses[k] + math.log((self.above[k] - delta) / self.discounted[k]))
+
+
+class Tally:
+    """Rows gathered so far: their product in Fourier space and the sums that undo the tilt."""
+
+    def __init__(self, grid: Grid) -> None:
+        self.grid = grid
+        self.powers: dict[int, NDArray[np.complex128]] = {}  # product of the rows that are taken to the same power
+        self.steps = 0
+        self.anchor = self.log_mass = self.log_mass_up = self.log_mass_down = self.log_finite = 0.0
+
+    def add(self, row: Row, count: int) -> None:
+        self.powers[count] = self.powers[count] * row.spectrum if count in self.powers else row.spectrum
+        self.steps += count
+        self.anchor += count * row.anchor
+        self.log_mass += count * row.log_mass
+        self.log_mass_up += count * row.log_mass_up
+        self.log_mass_down += count * row.log_mass_down
+        self.log_finite += count * math.log1p(-row.infinite)
+
+
+def _compose(bound: str, tally: Tally) -> Composed:
+    grid = tally.grid
+    with np.errstate(divide="ignore", invalid="ignore", under="ignore"):
+        spectrum = np.exp(sum(count * np.log(product) for count, product in tally.powers.items()))
+    spectrum = np.where(np.isfinite(spectrum), spectrum, 0.0)
+    tilted = irfft(spectrum, grid.points)
+    # Rounding: the relative error of a Fourier coefficient grows with the number of factors.
+    factors = 4 * tally.steps + 20 * math.log2(grid.points)
+    rounding = np.finfo(float).eps * factors * 2 * np.abs(spectrum).sum() / grid.points
+
+    # Chernoff bounds what lies below and above the window; it is placed so that both bounds are equal.
+    below, beyond, width = grid.tilt - grid.tilt_down, grid.tilt_up - grid.tilt, grid.interval * grid.points
+    bottom = (tally.log_mass_up - tally.log_mass_down - beyond * width) / (below + beyond)
+    start = round((bottom - tally.anchor) / grid.interval)
+    losses = tally.anchor + grid.interval * np.arange(start, start + grid.points, dtype=float)
+    bottom, top = float(losses[0]), float(losses[-1]) + grid.interval
+    tilted = np.roll(tilted, -(start % grid.points))
+    tilted = np.maximum(tilted + (rounding if bound == "upper" else -rounding), 0.0)
+
+    mass = tilted * np.exp(tally.log_mass - grid.tilt * losses)
+    decay = math.exp(-grid.interval)
+    if bound == "upper":
+        outside = math.exp(min(tally.log_mass_up - grid.tilt_up * top, 0.0))
+    else:
+        outside = math.exp(min(tally.log_mass_down - tally.log_mass + below * bottom, 0.0)) + math.exp(
+            min(tally.log_mass_up - tally.log_mass - beyond * top, 0.0)
+        )
+    return Composed(
+        losses=losses,
+        above=np.append(np.cumsum(mass[::-1])[::-1][1:], 0.0),
+        discounted=lfilter([0.0, decay], [1.0, -decay], mass[::-1])[::-1],
+        outside=outside,
+        infinite=-math.expm1(tally.log_finite),
+        log_scale=tally.log_mass,
+        tilt=grid.tilt,
+    )
+
+
+def _upper(composed: Composed, delta: float) -> float:
+    return composed.epsilon(delta - composed.infinite - composed.outside)
+
+
+def _lower(composed: Composed, delta: float) -> float:
+    """Mass that wrapped around is taken off where it could weigh most: (1 - e^-x) e^(-tilt x) at its largest.
+
+    0 if that is too much to tell: a wider window is needed.
+    """
+    tilt = composed.tilt
+    heaviest = (tilt / (1 + tilt)) ** tilt / (1 + tilt) * composed.outside
+
+    def wrapped(epsilon: float) -> float:
+        return heaviest * math.exp(min(composed.log_scale - tilt * epsilon, 700.0))
+
+    epsilon = composed.epsilon(delta)
+    if not (math.isfinite(epsilon) and wrapped(epsilon) <= MOST_WRAPPED * delta):
+        return 0.0
+    allowance = 2 * wrapped(epsilon)
+    epsilon = composed.epsilon(delta + allowance)
+    return epsilon if math.isfinite(epsilon) and wrapped(epsilon) <= allowance else 0.0
+
+
+def band(ledger: Ledger, delta: float, adjacency: str = "add-remove") -> tuple[float, float]:
+    """(lower, upper) epsilon of a ledger under Poisson sampling. Raises GridTooLarge where no grid fits."""
+    counts: dict[tuple[float, float], int] = {}
+    for phase in ledger.phases:
+        key = (phase.noise_multiplier, phase.sample_rate)
+        counts[key] = counts.get(key, 0) + phase.steps
+    merged = [Phase(sigma, q, steps) for (sigma, q), steps in counts.items()]
+    return _on_good_grid(ledger, delta, adjacency, merged, prefixes=False)[-1]
+
+
+def band_path(phases: Sequence[Phase], delta: float, adjacency: str = "add-remove") -> list[tuple[float, float]]:
+    """The bands after each phase, all on the grid of the whole."""
+    return _on_good_grid(Ledger(phases), delta, adjacency, phases, prefixes=True)
+
+
+def _on_good_grid(
+    ledger: Ledger, delta: float, adjacency: str, phases: Sequence[Phase], prefixes: bool
+) -> list[tuple[float, float]]:
+    rows = len({(phase.noise_multiplier, phase.sample_rate) for phase in phases})
+    shape = Shape.of(ledger, delta, adjacency)
+    for tolerance, limit in TOLERANCES:
+        grid = shape.grid(tolerance)
+        while grid.points <= MAX_WINDOW and grid.points * rows <= limit:
+            results = _bands_on(grid, phases, delta, adjacency, prefixes)
+            lower, upper = results[-1]
+            if math.isfinite(upper) and (lower > 0 or upper == 0):
+                return results
+            grid = dataclasses.replace(grid, points=2 * grid.points)
+    raise GridTooLarge(f"{rows} phases of {grid.points:,} grid points would be needed")
+
+
+def _bands_on(
+    grid: Grid, phases: Sequence[Phase], delta: float, adjacency: str, prefixes: bool
+) -> list[tuple[float, float]]:
+    # Any direction's lower bound is one for the worst direction; the first is nearly always the worst.
+    jobs = [("upper", direction) for direction in DIRECTIONS[adjacency]] + [("lower", DIRECTIONS[adjacency][0])]
+    curves: list[list[float]] = []
+    for bound, direction in jobs:
+        tally, curve = Tally(grid), []
+        for k, phase in enumerate(phases):
+            tally.add(CACHE.row(bound, direction, phase.noise_multiplier, phase.sample_rate, grid), phase.steps)
+            if prefixes or k == len(phases) - 1:
+                curve.append(BOUNDS[bound](_compose(bound, tally), delta))
+        curves.append(curve)
+    *uppers, lowers = curves
+    tops = [max(0.0, *values) for values in zip(*uppers, strict=True)]
+    return [(max(0.0, min(lower, top)), top) for lower, top in zip(lowers, tops, strict=True)]
+
+
+BOUNDS = {"upper": _upper, "lower": _lower}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How a ledger's loss is spread: enough to choose a grid of any fineness."""
+
+    steps: int
+    delta: float
+    scatter: float  # log-moment per step over tilt (tilt + 1) / 2: about the variance of a step's loss
+    tilt: float
+    tilt_up: float
+    tilt_down: float
+    width: float
+
+    @classmethod
+    def of(cls, ledger: Ledger, delta: float, adjacency: str = "add-remove") -> Shape:
+        """From the log-moments; tilts are rounded to ladders."""
+        tilts, moments, k = saddle_point(ledger, delta, adjacency)
+        scatter = 2 * moments[k] / ledger.steps / (tilts[k] * (tilts[k] + 1))
+        epsilon = (moments[k + 1] - moments[k - 1]) / (tilts[k + 1] - tilts[k - 1])
+        tilt, tilt_up, tilt_down = narrowest_window(tilts, moments, epsilon, delta, ledger.steps)
+        rung = _ladder(tilt, 1.1)
+        chosen = rung * np.array(
+            [_ladder(tilt_down / tilt, 1.1) if tilt_down else 0.0, 1.0, max(1.1, _ladder(tilt_up / tilt, 1.1))]
+        )
+        down, scale, up = np.where(chosen > 0, ledger_moments(ledger, np.maximum(chosen, 1e-9), adjacency), 0.0)
+        allowed = allowed_outside(rung, scale, epsilon, delta)
+        width = (up - scale - allowed) / (chosen[2] - rung) - (scale - down + allowed) / (rung - chosen[0])
+        if not (0 < width < math.inf and scatter > 0):
+            raise GridTooLarge("the loss moments are too large")
+        return cls(ledger.steps, delta, float(scatter), rung, float(chosen[2]), float(chosen[0]), float(width))
+
+    def grid(self, tolerance: float) -> Grid:
+        """Connecting the dots adds about interval^2 / 6 to the variance of a step's loss."""
+        interval = _ladder(math.sqrt(6 * tolerance * self.scatter), 1.25)
+        points = 2 ** max(8, math.ceil(math.log2(self.width / interval + 2)))
+        cut = 10.0 ** math.floor(math.log10(NEGLIGIBLE * self.delta / self.steps))
+        return Grid(interval, points, self.tilt, self.tilt_up, self.tilt_down, cut)
+
+
+def allowed_outside(tilt: Any, moment: Any, epsilon: float, delta: float) -> Any:
+    """log of the tilted mass that may wrap around: its weight at epsilon turns it into 1e-4 of delta at most."""
+    weight = moment - tilt * epsilon + tilt * np.log(tilt / (1 + tilt)) - np.log1p(tilt)
+    return np.minimum(math.log(1e-4 * delta) - weight, math.log(1e-4))
+
+
+def narrowest_window(
+    tilts: FloatArray, moments: FloatArray, epsilon: float, delta: float, steps: int
+) -> tuple[float, float, float]:
+    """(tilt, upper tilt, lower tilt): the tilt whose window is the narrowest that wraps too little to matter.
+
+    Tilted by t, the mass beyond s is at most e^(K(u) - K(t) - (u - t) s) for any other tilt u. A tilt far below the
+    saddle point would drown in rounding.
+    """
+    others, other_moments = np.append(0.0, tilts), np.append(0.0, moments)
+    apart = others[None, :] - tilts[:, None]
+    allowed = allowed_outside(tilts, moments, epsilon, delta)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        reach = (other_moments[None, :] - moments[:, None] - allowed[:, None]) / apart
+    tops, bottoms = np.where(apart > 0, reach, np.inf), np.where(apart < 0, reach, -np.inf)
+    visible = allowed > min(math.log(LEAST_TILTED * (steps + 100)), math.log(5e-5))
+    best = int(np.argmin(np.where(visible, tops.min(axis=1) - bottoms.max(axis=1), np.inf)))
+    return float(tilts[best]), float(others[int(np.argmin(tops[best]))]), float(others[int(np.argmax(bottoms[best]))])
+
+
+def _ladder(value: float, ratio: float) -> float:
+    """The nearest rung below: neighbouring schedules then share their grid, and so their cached rows."""
+    return ratio ** math.floor(math.log(value) / math.log(ratio))
+
+
+def ledger_moments(ledger: Ledger, tilts: FloatArray, adjacency: str) -> FloatArray:
+    """K(t) = log E[e^(t L)] of the whole ledger."""
+    return (ledger_rdp(ledger, 1 + tilts, adjacency) * tilts).sum(axis=0)
+
+
+def saddle_point(ledger: Ledger, delta: float, adjacency: str) -> tuple[FloatArray, FloatArray, int]:
+    """Tilts t, their log-moments K(t), and the index at which the tilted loss centres on epsilon.
+
+    There log delta is about K(t) - t K'(t) - log(t (t + 1) sqrt(2 pi K''(t))).
+    Alghamdi et al. (2022), arXiv:2208.09595, Sec. 4.
+    """
+    tilts, scale, moves = ORDERS - 1, 1.0, 0
+    while True:
+        t = scale * tilts
+        k = ledger_moments(ledger, t, adjacency)
+        finite = int(np.argmin(np.isfinite(k))) if not np.isfinite(k).all() else k.size
+        if finite < 20:
+            excess = np.full(20, -1.0)  # moments explode: only smaller tilts can help
+        else:
+            t, k = t[:finite], k[:finite]
+            slope = np.gradient(k, t)
+            variance = np.maximum(np.gradient(slope, t), 1e-300)
+            excess = k - t * slope - np.log(t * (t + 1) * np.sqrt(2 * np.pi * variance)) - math.log(delta)
+        moves += 1
+        if moves > 20 or scale < 1e-12:
+            raise GridTooLarge("no tilt centres the loss on epsilon")
+        if excess[2] < 0 and (
+            scale <= 1 or moves > 19
+        ):  # the ends' differences are poor, so two tilts stay on each side
+            scale *= tilts[10] / tilts[-4]
+        elif excess[-3] > 0 and finite == tilts.size and scale >= 1:
+            scale *= tilts[-4] / tilts[10]
+        else:
+            crossed = np.flatnonzero(excess[2:-2] <= 0)
+            return t, k, 2 + int(crossed[0]) if crossed.size else t.size - 3
