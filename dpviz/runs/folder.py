@@ -225,8 +225,8 @@ def append_epoch(folder: Path, record: EpochRecord) -> None:
     try:
         size = os.fstat(descriptor).st_size
         try:
-            if os.write(descriptor, line) != len(line):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            while line:  # a full disk takes a part first and refuses the rest
+                line = line[os.write(descriptor, line) :]
             os.fsync(descriptor)
         except OSError:
             os.ftruncate(descriptor, size)

@@ -320,6 +320,22 @@ def test_a_full_disk_refuses_the_epoch_keeps_the_rest_and_still_says_failed(smal
     assert store.list().runs == ()
 
 
+def test_a_line_that_fits_only_in_part_is_taken_back(store, python):
+    code = (
+        "import resource, sys\nfrom conftest import small_spec, epoch_record\nfrom dpviz.runs.store import Store\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (9_000, 9_000))\n"
+        "store = Store(sys.argv[1])\nrun_id = store.create(small_spec())\nstore.set_status(run_id, 'running')\n"
+        "for epoch in range(1, 1000):\n    store.append(run_id, epoch_record(epoch))"
+    )
+    _, errors = python(code, store.folder).communicate()
+    assert "File too large" in errors
+    (run,) = store.list().runs
+    content = (store.folder / run.id / "epochs.jsonl").read_bytes()
+    assert content.endswith(b"}\n")
+    assert len(content) < 9_000
+    assert content.count(b"\n") == len(store.get(run.id).epochs) == run.epochs_done > 10
+
+
 def fill(folder) -> None:
     with open(folder / "ballast", "wb", buffering=0) as file, contextlib.suppress(OSError):
         while True:
