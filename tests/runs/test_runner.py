@@ -217,6 +217,16 @@ def test_a_waiting_run_stops_at_once_and_can_be_resumed(store, runner, spec):
     assert store.get(second).status == "stopped"
 
 
+def test_a_run_that_is_resumed_the_moment_it_ends_is_still_known(store, runner, spec):
+    run_id = runner.start(spec(epochs=10_000))
+    for _ in range(10):
+        runner.stop(run_id)
+        assert runner.wait(run_id, 10)
+        runner.resume(run_id)
+        until(lambda: store.get(run_id).status == "running")
+        assert runner.live() == (run_id,)
+
+
 def test_seeds_give_one_run_each_and_different_curves(store, spec):
     ids = ForegroundRunner(store).start_all(with_seeds(spec(epochs=1), (3, 4)))
     one, other = (store.get(run_id) for run_id in ids)
