@@ -1,0 +1,43 @@
+"""The guarantee card: the claimed and the sound epsilon, what they rest on, and what they do not cover."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from dpviz.privacy.records import Guarantee
+from dpviz.privacy.tables import InputError
+from dpviz.views.numbers import delta_text, epsilon_text
+
+CLAIMED = "What the method's authors would quote for these settings."
+SOUND = "What holds, with every use of the data priced."
+
+
+def guarantee_card(guarantee: Guarantee, *, title: str = "Guarantee") -> None:
+    """Both epsilons side by side, then the small print in full."""
+    with st.container(border=True):
+        st.markdown(f"**{title}**")
+        claimed, sound = st.columns(2)
+        delta = next(
+            (f" (δ = {delta_text(e.delta)})" for e in (guarantee.sound, guarantee.claimed) if e and e.delta), ""
+        )
+        claimed.metric("Claimed ε" + delta, epsilon_text(guarantee.claimed), help=CLAIMED)
+        sound.metric("Sound ε" + delta, epsilon_text(guarantee.sound), help=SOUND)
+        if guarantee.sound is None:
+            st.error("There is no guarantee: no finite epsilon covers every use of the data.")
+        if guarantee.sound is not None and guarantee.sound.fallback:
+            st.caption(f"Sound ε: {guarantee.sound.fallback}.")
+        holds, leaves_out = st.columns(2)
+        holds.markdown(_list("It rests on", guarantee.assumptions))
+        leaves_out.markdown(_list("Not covered", guarantee.not_covered))
+
+
+def input_error(error: InputError) -> None:
+    """What a person has to mend, as one sentence with a capital and a full stop."""
+    text = str(error)
+    st.error(text[:1].upper() + text[1:] + ("" if text.endswith(".") else "."))
+
+
+def _list(heading: str, lines: Sequence[str]) -> str:
+    return "\n".join([f"{heading}", *(f"- {line}" for line in lines)])
