@@ -8,6 +8,7 @@ independently, and the divisor is the expected batch size, since the real one is
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -78,7 +79,7 @@ class Trainer:
         spec = self.spec
         self.private = spec.method != "sgd"
         self.sigmas = spec.schedule.sigmas(spec.epochs).tolist()
-        self.planned = Ledger(epoch_phases(self.sigmas, spec.sample_rate))
+        self.phases = epoch_phases(self.sigmas, spec.sample_rate)
         self.steps_per_epoch = steps_per_epoch(spec.sample_rate)
         rates, norms = spec.learning_rate_schedule, spec.clip_norm_schedule
         own_rates, own_norms = spec.knobs_of("learning_rate_schedule"), spec.knobs_of("clip_norm_schedule")
@@ -208,9 +209,18 @@ class Trainer:
         return record
 
     def _epsilon(self) -> tuple[float | None, float | None]:
-        """Claimed and sound epsilon of what was spent so far, from the ledger that training wrote."""
+        """Claimed and sound epsilon after this epoch: the point of the previewed path, once the ledgers agree."""
+        if self.spent != list(self.phases[: self.epoch + 1]):
+            raise RuntimeError(f"training spent {self.spent}, but {self.phases[: self.epoch + 1]} was planned")
+        return self._path()[self.epoch] if self.screening else self._planned_path[self.epoch]
+
+    def _path(self) -> tuple[tuple[float | None, float | None], ...]:
         accepted = self.screening.accepted if self.screening else None
-        return guarantee_path(self.spec.method, self.spec.curriculum, self.spent, self.spec.delta, accepted)[-1]
+        return guarantee_path(self.spec.method, self.spec.curriculum, self.phases, self.spec.delta, accepted)
+
+    @functools.cached_property
+    def _planned_path(self) -> tuple[tuple[float | None, float | None], ...]:
+        return self._path()
 
     def _begin_sums(self) -> None:
         self.loss_sum, self.correct, self.seen, self.seconds = 0.0, 0, 0, 0.0
@@ -237,6 +247,11 @@ class Trainer:
         self.optimizer.load_state_dict(memory)
 
     # --- checkpoints ----------------------------------------------------------------------------------------------
+
+    @property
+    def planned(self) -> Ledger:
+        """What the whole run will spend, known before it starts."""
+        return Ledger(self.phases)
 
     @property
     def ledger(self) -> Ledger:

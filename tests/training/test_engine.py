@@ -7,6 +7,7 @@ from itertools import pairwise, product
 import pytest
 import torch
 
+from dpviz.privacy import guarantee_path
 from dpviz.privacy.records import Ledger, Phase, epoch_phases
 from dpviz.privacy.schedules import Schedule
 from dpviz.privacy.tables import InputError
@@ -139,6 +140,27 @@ def test_epsilon_never_falls_and_plain_sgd_has_none(method):
     else:
         assert epsilons == sorted(epsilons)
         assert epsilons[0] > 0
+
+
+@pytest.mark.parametrize("method", ["dp-sgd", "screening"])
+def test_each_epochs_epsilon_is_the_previewed_one(method):
+    made = trainer(small_spec(method=method, epochs=4))
+    preview = guarantee_path(method, "none", made.phases, 1e-5)
+    assert [r.epsilon_sound for r in made.epochs()] == [sound for _, sound in preview]
+
+
+def test_screening_claims_only_what_it_accepted():
+    made = trainer(small_spec(method="screening", epochs=4, learning_rate=5.0))
+    record = list(made.epochs())[-1]
+    assert sum(made.screening.accepted) < sum(made.screening.generated)
+    assert record.epsilon_claimed < record.epsilon_sound
+
+
+def test_a_ledger_that_left_the_plan_is_an_error():
+    made = trainer(small_spec(epochs=1))
+    made.sigmas[0] = 0.5
+    with pytest.raises(RuntimeError, match="was planned"):
+        list(made.epochs())
 
 
 def test_a_sorted_curriculum_has_no_sound_epsilon():
