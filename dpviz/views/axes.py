@@ -1,0 +1,56 @@
+"""What the figures of runs share: how a column is shown on an axis, the colours, and the empty plot to draw in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+# Told apart on white and on black, and by people who do not tell red from green (after Okabe & Ito, 2008).
+COLOURS = ("#2f7ed8", "#e08214", "#159b77", "#c754a5", "#8a6fdf", "#d9544d", "#5aa5c9", "#a8862b")
+GREY = "rgba(128, 128, 128, 0.75)"
+PALE = "rgba(128, 128, 128, 0.28)"
+
+
+@dataclass(frozen=True)
+class Axis:
+    """How a column is shown: its title with the unit, and the format of a number in a hover box."""
+
+    title: str
+    hover: str = ".4g"
+
+    def hovered(self, letter: str) -> str:
+        """Its line in a hover box: "Epoch: 3" for letter x."""
+        return f"{self.title}: %{{{letter}:{self.hover}}}"
+
+
+AXES: dict[str, Axis] = {
+    "epoch": Axis("Epoch", "d"),
+    "epsilon_sound": Axis("Epsilon spent (sound)"),
+    "epsilon_claimed": Axis("Epsilon spent (claimed)"),
+    "minutes": Axis("Training time (minutes)", ".2f"),
+    "test_accuracy": Axis("Test accuracy (%)", ".2f"),
+    "train_accuracy": Axis("Training accuracy (%)", ".2f"),
+    "test_loss": Axis("Test loss"),
+    "train_loss": Axis("Training loss"),
+    "noise_multiplier": Axis("Noise multiplier σ"),
+}
+PERCENT = ("test_accuracy", "train_accuracy")
+
+
+def layout(x: str, y: str, *, height: int = 360, log_x: bool = False) -> dict[str, Any]:
+    """Axes with titles, a legend above the plot, room for nothing else; `uirevision` keeps a person's zoom."""
+    return {
+        "height": height,
+        "margin": {"l": 56, "r": 16, "t": 36, "b": 48},
+        "xaxis": {"title": {"text": x}, "type": "log" if log_x else "linear", "showgrid": True},
+        "yaxis": {"title": {"text": y}, "showgrid": True},
+        "legend": {"orientation": "h", "x": 0, "y": 1.02, "xanchor": "left", "yanchor": "bottom"},
+        "hovermode": "closest",
+        "uirevision": f"{x}/{y}/{log_x}",
+    }
+
+
+def tinted(colour: str, alpha: float) -> str:
+    """A #rrggbb colour made see-through."""
+    red, green, blue = (int(colour[k : k + 2], 16) for k in (1, 3, 5))
+    return f"rgba({red}, {green}, {blue}, {alpha:g})"

@@ -1,0 +1,227 @@
+"""Runs and reported results side by side, as frames: seeds folded, frontier, equal epsilon, fit on log epsilon.
+
+One frame holds everything: a row an epoch of a run, or a row a reported number. A *group* is what is drawn as one
+curve: the same settings with any seed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from dpviz.papers import RECIPES, Reported, recipes_of
+from dpviz.privacy import Schedule, epoch_phases, guarantee
+from dpviz.runs import CachedRun, Run
+from dpviz.training.spec import RunSpec
+from dpviz.views.axes import AXES
+from dpviz.views.runs import curve, run_name
+
+SOURCES = {"own": "my run", "cached": "full-length run", "reported": "reported"}
+ABOUT = ("group", "name", "source", "paper", "place", "dataset", "model", "method", "run", "seed", "point")
+COLUMNS = (*ABOUT, *AXES, "spread")
+SPREAD_OF = {"test_accuracy": "accuracy_spread", "test_loss": "loss_spread"}
+CONFIDENCE = 0.95
+
+
+def comparison_frame(
+    runs: Iterable[Run] = (), cached: Iterable[CachedRun] = (), reported: Iterable[Reported] = ()
+) -> pd.DataFrame:
+    """Everything that is to be compared, in one frame. Epsilon is NaN where there is no guarantee."""
+    rows = [
+        *(row for run in runs for row in _own_rows(run)),
+        *(row for item in cached for row in _cached_rows(item)),
+        *_reported_rows(reported),
+    ]
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def group_of(run: Run) -> str:
+    """Finished runs with the same settings but for the seed are one group; an unfinished run stands alone."""
+    settings = dataclasses.replace(run.spec, seed=0).key
+    return f"own/{settings}" if run.status == "done" else f"own/{settings}/{run.id}"
+
+
+def _own_rows(run: Run) -> Iterator[tuple[Any, ...]]:
+    name = run_name(run)
+    if run.status != "done":
+        name += f" (epoch {len(run.epochs)} of {run.spec.epochs})"
+    paper = run.spec.recipe.partition("/")[0] if run.spec.recipe in RECIPES else ""
+    yield from _run_rows(run, (group_of(run), name, "own", paper))
+
+
+def _cached_rows(item: CachedRun) -> Iterator[tuple[Any, ...]]:
+    recipe = f"{item.paper}/{item.experiment}"
+    name = RECIPES[recipe].title if recipe in RECIPES else recipe
+    yield from _run_rows(item.run, (f"cached/{recipe}", name, "cached", item.paper))
+
+
+def _run_rows(run: Run, who: tuple[str, str, str, str]) -> Iterator[tuple[Any, ...]]:
+    spec = run.spec
+    about = (*who, "", spec.dataset, spec.model, spec.method, run.id, spec.seed, 0)
+    return ((*about, *numbers, math.nan) for numbers in curve(run))
+
+
+def _reported_rows(reported: Iterable[Reported]) -> Iterator[tuple[Any, ...]]:
+    points: dict[str, int] = {}
+    for number in reported:
+        place = re.sub(r"[^a-z0-9.]+", "-", number.place.lower()).strip("-")
+        group = f"reported/{number.name}/{place}"
+        points[group] = point = points.get(group, -1) + 1
+        yield _reported_row(number, group, point)
+
+
+def _reported_row(number: Reported, group: str, point: int) -> tuple[Any, ...]:
+    recipe = RECIPES.get(number.name)
+    spec = recipe.spec if recipe else None
+    title = recipe.title if recipe else number.experiment.replace("-", " ")
+    values = dict.fromkeys(AXES, math.nan) | {
+        "epoch": spec.epochs if spec else math.nan,
+        "epsilon_claimed": math.nan if number.epsilon is None else number.epsilon,
+        "epsilon_sound": sound_epsilon(spec) if spec else math.nan,
+        "test_accuracy": 100 * number.value,
+    }
+    about = (group, title, "reported", number.paper, number.place, _dataset_of(number))
+    settings = (spec.model, spec.method) if spec else ("", "")
+    spread = math.nan if number.spread is None else 100 * number.spread
+    return (*about, *settings, "", -1, point, *values.values(), spread)
+
+
+def sound_epsilon(spec: RunSpec) -> float:
+    """What the spec's whole ledger costs; NaN if it has no guarantee."""
+    return _sound(spec.method, spec.curriculum, spec.schedule, spec.epochs, spec.sample_rate, spec.delta)
+
+
+@functools.cache
+def _sound(method: str, curriculum: str, schedule: Schedule, epochs: int, sample_rate: float, delta: float) -> float:
+    phases = epoch_phases(schedule.sigmas(epochs), sample_rate)
+    sound = guarantee(method, curriculum, phases, delta).sound
+    return sound.upper if sound else math.nan
+
+
+@functools.cache
+def _datasets_of(paper: str, word: str) -> frozenset[str]:
+    return frozenset(r.spec.dataset for r in recipes_of(paper) if r.name.startswith(f"{paper}/{word}"))
+
+
+def _dataset_of(number: Reported) -> str:
+    """The recipe's dataset; without a recipe that of its relatives, if they agree."""
+    if number.name in RECIPES:
+        return RECIPES[number.name].spec.dataset
+    for word in (number.experiment.partition("-")[0], ""):
+        datasets = _datasets_of(number.paper, word)
+        if len(datasets) == 1:
+            return next(iter(datasets))
+    return ""
+
+
+def fold(frame: pd.DataFrame) -> pd.DataFrame:
+    """Seeds folded: a row a group and epoch with means, standard deviations (of two seeds or more) and their number."""
+    keys = ["group", "point", "epoch"]
+    about = {name: (name, "first") for name in ABOUT if name not in ("group", "point", "run", "seed")}
+    numbers = {name: (name, "mean") for name in AXES if name != "epoch"}
+    spreads = {new: (old, "std") for old, new in SPREAD_OF.items()}
+    told = {"seeds": ("run", "size"), "spread": ("spread", "first")}
+    grouped = frame.groupby(keys, sort=False, dropna=False)
+    folded = grouped.agg(**about, **numbers, **spreads, **told).reset_index()
+    folded["accuracy_spread"] = folded["accuracy_spread"].fillna(folded.pop("spread"))
+    folded["label"] = _labels(folded)
+    return folded
+
+
+def _labels(folded: pd.DataFrame) -> pd.Series:
+    """A name that is unique among the groups, with where it is from."""
+    origin = folded["source"].map(SOURCES) + folded["place"].map(lambda place: f", {place}" if place else "")
+    labels = folded["name"] + " — " + folded["paper"].map(lambda paper: f"{paper}, " if paper else "") + origin
+    groups = pd.DataFrame({"group": folded["group"], "label": labels}).drop_duplicates("group")
+    count = groups.groupby("label").cumcount() + 1
+    unique = groups["label"].where(count == 1, groups["label"] + " (" + count.astype(str) + ")")
+    return folded["group"].map(dict(zip(groups["group"], unique, strict=True))).astype(object)
+
+
+def endpoints(folded: pd.DataFrame) -> pd.DataFrame:
+    """Where each curve ends: a group's last epoch, and every reported point."""
+    return folded.groupby(["group", "point"], sort=False).tail(1).reset_index(drop=True)
+
+
+def placed(folded: pd.DataFrame, x: str, y: str = "test_accuracy") -> pd.DataFrame:
+    """The rows that have a place in a plot; no guarantee and infinite epsilon have none."""
+    return folded[np.isfinite(folded[x].astype(float)) & np.isfinite(folded[y].astype(float))]
+
+
+def unplaced(folded: pd.DataFrame, x: str, y: str = "test_accuracy") -> list[str]:
+    """Labels of the groups of which nothing has a place."""
+    shown = set(placed(folded, x, y)["group"])
+    return list(folded.loc[~folded["group"].isin(shown), "label"].unique())
+
+
+def frontier(ends: pd.DataFrame, x: str = "epsilon_sound") -> pd.DataFrame:
+    """The ends that no other beats: each more accurate than every one that costs as much or less."""
+    ordered = placed(ends, x).sort_values([x, "test_accuracy"], ascending=[True, False])
+    best = ordered["test_accuracy"].astype(float).cummax().shift(fill_value=-math.inf)
+    return ordered[ordered["test_accuracy"] > best].reset_index(drop=True)
+
+
+def equal_epsilon_frame(folded: pd.DataFrame, budget: float, x: str = "epsilon_sound") -> pd.DataFrame:
+    """Each group at its last epoch within the budget, best first: what it would have reached had it stopped there."""
+    within = placed(folded, x)
+    within = within[within[x] <= budget].sort_values(x, kind="stable")
+    last = within.groupby("group", sort=False).tail(1)
+    columns = ["label", "test_accuracy", "accuracy_spread", "seeds", x, "epoch", "noise_multiplier", "group"]
+    return last.sort_values("test_accuracy", ascending=False, kind="stable")[columns].reset_index(drop=True)
+
+
+@dataclass(frozen=True)
+class LogFit:
+    r"""Least squares of accuracy on log epsilon: a(eps) = intercept + slope ln(eps).
+
+    `r` and `p` are Pearson's correlation of accuracy with log epsilon and its two-sided p-value, as in `curricula`,
+    Fig. 4.
+    """
+
+    slope: float
+    intercept: float
+    r: float
+    p: float
+    points: int
+    mean_log: float
+    squares: float
+    residual: float
+
+    def line(self, epsilons: np.ndarray) -> np.ndarray:
+        return self.intercept + self.slope * np.log(epsilons)
+
+    def band(self, epsilons: np.ndarray) -> np.ndarray:
+        """Half width of the confidence band of the line: t s sqrt(1/n + (ln eps - mean)^2 / S)."""
+        quantile = stats.t.ppf((1 + CONFIDENCE) / 2, self.points - 2)
+        away = (np.log(epsilons) - self.mean_log) ** 2
+        return quantile * self.residual * np.sqrt(1 / self.points + away / self.squares)
+
+
+def log_fit(ends: pd.DataFrame, x: str = "epsilon_sound") -> LogFit | None:
+    """The fit over the ends with an epsilon above 0; None if they are fewer than three or all alike in either."""
+    points = placed(ends, x)
+    points = points[points[x] > 0]
+    logs, accuracies = np.log(points[x].to_numpy(float)), points["test_accuracy"].to_numpy(float)
+    if len(logs) < 3 or np.ptp(logs) < 1e-9 or np.ptp(accuracies) < 1e-9:
+        return None
+    found = stats.linregress(logs, accuracies)
+    rest = accuracies - (found.intercept + found.slope * logs)
+    return LogFit(
+        slope=float(found.slope),
+        intercept=float(found.intercept),
+        r=float(found.rvalue),
+        p=float(found.pvalue),
+        points=len(logs),
+        mean_log=float(logs.mean()),
+        squares=float(((logs - logs.mean()) ** 2).sum()),
+        residual=float(np.sqrt((rest**2).sum() / (len(logs) - 2))),
+    )

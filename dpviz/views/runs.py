@@ -1,0 +1,100 @@
+"""Curves of single runs: one row an epoch, and the figure of a measure against epochs, epsilon or time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from dpviz.papers import RECIPES
+from dpviz.runs import Run
+from dpviz.training.spec import DATASETS, EpochRecord, RunSpec
+from dpviz.views.axes import AXES, COLOURS, GREY, PERCENT, layout
+from dpviz.views.numbers import epsilon_number
+
+TEST, TRAINING = "test data", "training data, not covered by epsilon"
+NO_GUARANTEE = "no guarantee"
+
+
+def schedule_words(spec: RunSpec) -> str:
+    """The noise in a few words: "constant 1.23", "linear 5 to 1", "own curve"."""
+    if spec.method == "sgd":
+        return "no noise"
+    knobs = dict(spec.schedule.knobs)
+    if spec.schedule.name == "constant":
+        return f"constant {knobs['sigma']:g}"
+    if spec.schedule.name == "custom":
+        return "own curve"
+    ends = f" {knobs['start']:g} to {knobs['end']:g}" if {"start", "end"} <= set(knobs) else ""
+    return spec.schedule.name + ends
+
+
+def run_name(run: Run) -> str:
+    """What a person calls the run: its title, its recipe's, or its settings in words."""
+    if run.title:
+        return run.title
+    if run.spec.recipe in RECIPES:
+        return RECIPES[run.spec.recipe].title
+    return f"{DATASETS[run.spec.dataset].facts['title']}, {run.spec.model}, {schedule_words(run.spec)}"
+
+
+def epsilon_words(value: float | None, missing: str = NO_GUARANTEE) -> str:
+    """The number, "∞", or what its absence means."""
+    return missing if value is None or math.isnan(value) else epsilon_number(value)
+
+
+def duration_words(seconds: float) -> str:
+    """A time as a person says it: "8 s", "3 min 20 s", "2 h 5 min"."""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def curve(run: Run) -> list[tuple[float, ...]]:
+    """One row an epoch, in the order of AXES: accuracies in percent, time added up, no guarantee as NaN."""
+    rows, seconds = [], 0.0
+    for record in run.epochs:
+        seconds += record.seconds
+        rows.append(tuple(_number(record, column, seconds) for column in AXES))
+    return rows
+
+
+def _number(record: EpochRecord, column: str, seconds: float) -> float:
+    if column == "minutes":
+        return seconds / 60
+    value = getattr(record, column)
+    if value is None:
+        return math.nan
+    return 100 * value if column in PERCENT else value
+
+
+def run_frame(runs: Iterable[Run]) -> pd.DataFrame:
+    """One row an epoch of every run."""
+    rows = [(run.id, run_name(run), *row) for run in runs for row in curve(run)]
+    return pd.DataFrame(rows, columns=["run", "name", *AXES])
+
+
+def run_figure(frame: pd.DataFrame, x: str = "epoch", measure: str = "accuracy") -> go.Figure:
+    """Test and training curve of one run; an epoch whose epsilon is missing or infinite has no place in it."""
+    figure = go.Figure(layout=layout(AXES[x].title, AXES[f"test_{measure}"].title, height=300))
+    shown = frame[frame[x].map(math.isfinite).astype(bool)]
+    for part, name, colour, dash, width in (
+        ("test", TEST, COLOURS[0], "solid", 2.5),
+        ("train", TRAINING, GREY, "dot", 1.5),
+    ):
+        axis = AXES[f"{part}_{measure}"]
+        figure.add_scatter(
+            x=shown[x],
+            y=shown[f"{part}_{measure}"],
+            name=name,
+            mode="lines+markers",
+            line={"color": colour, "dash": dash, "width": width},
+            marker={"size": 2 * width + 1},
+            hovertemplate=f"{AXES[x].hovered('x')}<br>{axis.hovered('y')}<extra></extra>",
+        )
+    return figure

@@ -1,0 +1,235 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from dpviz.papers import REPORTED
+from dpviz.views.axes import COLOURS, PALE
+from dpviz.views.comparison import (
+    comparison_frame,
+    endpoints,
+    equal_epsilon_frame,
+    fold,
+    frontier,
+    log_fit,
+    sound_epsilon,
+    unplaced,
+)
+from dpviz.views.comparison_figures import comparison_figure, fit_figure, frontier_figure, lit_groups
+from tests.views.made_runs import made_cached, made_run, made_spec
+
+ACCURACIES = [number for number in REPORTED if number.quantity == "test_accuracy"]
+TABLE_2 = [number for number in ACCURACIES if number.paper == "curricula" and number.place == "Table 2"]
+
+
+def ends_at(epsilons, accuracies) -> pd.DataFrame:
+    """Ends of curves as they come out of `endpoints`, with the columns that matter."""
+    groups = [f"own/{k}" for k in range(len(epsilons))]
+    return pd.DataFrame(
+        {
+            "group": groups,
+            "label": groups,
+            "source": "own",
+            "seeds": 1,
+            "epsilon_sound": epsilons,
+            "test_accuracy": accuracies,
+            "accuracy_spread": math.nan,
+        }
+    )
+
+
+# --- frames -----------------------------------------------------------------------------------------------------------
+
+
+def test_seeds_fold_into_a_mean_and_a_standard_deviation():
+    runs = [made_run(str(seed), seed=seed, best=best) for seed, best in enumerate((0.8, 0.9, 1.0))]
+    folded = fold(comparison_frame(runs))
+    assert folded["group"].nunique() == 1
+    assert list(folded["seeds"]) == [3, 3, 3, 3]
+    assert folded["test_accuracy"].iloc[-1] == pytest.approx(100 * (0.9 - 0.125))
+    assert folded["accuracy_spread"].iloc[-1] == pytest.approx(10.0)
+
+
+def test_other_settings_do_not_fold_nor_do_runs_that_are_not_finished():
+    runs = [made_run("a"), made_run("b", sigma=2.0), made_run("c", seed=1, status="stopped", count=2)]
+    folded = fold(comparison_frame(runs))
+    assert folded["group"].nunique() == 3
+    assert "MNIST, logistic, constant 1 (epoch 2 of 4) — my run" in set(folded["label"])
+
+
+def test_one_seed_has_no_spread():
+    assert fold(comparison_frame([made_run()]))["accuracy_spread"].isna().all()
+
+
+def test_labels_are_unique_and_say_where_a_curve_is_from():
+    runs = [made_run("a", title="Same"), made_run("b", sigma=2.0, title="Same")]
+    folded = fold(comparison_frame(runs, [made_cached()], ACCURACIES))
+    labels = folded.groupby("group")["label"].first()
+    assert labels.is_unique
+    assert labels["cached/curricula/constant-1"] == "Constant 1 — curricula, full-length run"
+    assert labels["reported/curricula/constant-1/table-4"] == "Constant 1 — curricula, reported, Table 4"
+
+
+def test_every_reported_accuracy_has_a_row_with_a_dataset():
+    frame = comparison_frame(reported=ACCURACIES)
+    assert len(frame) == len(ACCURACIES)
+    assert set(frame["dataset"]) == {"mnist", "fashion-mnist", "cifar10"}
+
+
+def test_a_reported_result_keeps_the_papers_epsilon_and_gets_the_sound_one_of_its_recipe():
+    folded = fold(comparison_frame(reported=TABLE_2))
+    linear = folded[folded["group"] == "reported/curricula/linear-decreasing/table-2"].iloc[0]
+    assert linear["epsilon_claimed"] == 1.40
+    # dp_accounting: 1.0038 at interval 1e-4.
+    assert linear["epsilon_sound"] == pytest.approx(1.0038, abs=2e-3)
+
+
+def test_a_sorted_curriculum_and_plain_sgd_have_no_sound_epsilon():
+    assert math.isnan(sound_epsilon(made_spec(curriculum="sample")))
+    assert math.isnan(sound_epsilon(made_spec(method="sgd")))
+    assert sound_epsilon(made_spec()) > 0
+
+
+def test_what_has_no_guarantee_is_named_as_having_no_place():
+    folded = fold(comparison_frame([made_run("a"), made_run("b", method="sgd")]))
+    assert unplaced(folded, "epsilon_sound") == ["MNIST, logistic, no noise — my run"]
+    assert unplaced(folded, "epoch") == []
+
+
+def test_ends_are_the_last_epochs_and_every_reported_point():
+    tang = [number for number in ACCURACIES if number.experiment == "tang-dp-sgd"]
+    ends = endpoints(fold(comparison_frame([made_run()], reported=tang)))
+    assert list(ends["epsilon_claimed"]) == [pytest.approx(1.6), 1.0, 3.0, 7.0]
+
+
+def test_the_frontier_keeps_what_nothing_cheaper_beats():
+    ends = ends_at([1.0, 2.0, 2.0, 3.0, 4.0, math.inf, math.nan], [80, 85, 90, 88, 95, 99, 99])
+    assert list(frontier(ends)["test_accuracy"]) == [80, 90, 95]
+
+
+def test_at_equal_epsilon_each_run_counts_as_far_as_the_budget_lets_it():
+    runs = [made_run("a", sigma=1.0), made_run("b", sigma=2.0, best=0.7), made_run("c", method="sgd")]
+    table = equal_epsilon_frame(fold(comparison_frame(runs)), 1.2)
+    assert list(table["epoch"]) == [2, 4]
+    assert list(table["epsilon_sound"]) == [1.0, 1.0]
+    assert table["test_accuracy"].is_monotonic_decreasing
+    assert len(equal_epsilon_frame(fold(comparison_frame(runs)), 0.1)) == 0
+
+
+def test_the_claimed_budget_lets_a_run_go_further_than_the_sound_one():
+    folded = fold(comparison_frame([made_run()]))
+    assert equal_epsilon_frame(folded, 1.3, "epsilon_claimed")["epoch"].item() == 3
+    assert equal_epsilon_frame(folded, 1.3, "epsilon_sound")["epoch"].item() == 2
+
+
+# --- the fit ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_fit_finds_the_line_it_was_given():
+    epsilons = np.array([0.5, 1.0, 2.0, 4.0])
+    fit = log_fit(ends_at(epsilons, 90 + 3 * np.log(epsilons)))
+    assert (fit.slope, fit.intercept, fit.r) == pytest.approx((3.0, 90.0, 1.0))
+    assert fit.band(epsilons) == pytest.approx(np.zeros(4), abs=1e-6)
+
+
+def test_r_and_p_are_pearsons_of_accuracy_and_log_epsilon():
+    ends = endpoints(fold(comparison_frame(reported=TABLE_2)))
+    fit = log_fit(ends, "epsilon_claimed")
+    expected = stats.pearsonr(np.log(ends["epsilon_claimed"]), ends["test_accuracy"])
+    assert (fit.r, fit.p) == pytest.approx((expected.statistic, expected.pvalue))
+    assert fit.points == 8
+
+
+def test_the_band_covers_the_true_line_about_as_often_as_it_says():
+    random = np.random.default_rng(1)
+    epsilons = np.geomspace(0.3, 8, 12)
+    covered = 0
+    for _ in range(400):
+        fit = log_fit(ends_at(epsilons, 90 + 2 * np.log(epsilons) + random.normal(0, 1, 12)))
+        at = np.array([3.0])
+        covered += abs(fit.line(at) - (90 + 2 * np.log(at))) <= fit.band(at)
+    assert 0.92 <= covered.item() / 400 <= 0.98
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [
+        ends_at([1.0, 2.0], [80, 90]),
+        ends_at([1.0, 1.0, 1.0], [80, 85, 90]),
+        ends_at([1.0, 2.0, 3.0], [90, 90, 90]),
+        ends_at([math.nan, math.inf, 0.0], [80, 85, 90]),
+    ],
+    ids=["two points", "one epsilon", "one accuracy", "no epsilon"],
+)
+def test_too_little_for_a_line_gives_none(ends):
+    assert log_fit(ends) is None
+    assert [trace.name for trace in fit_figure(ends, None).data if "fit" in (trace.name or "")] == []
+
+
+# --- figures ----------------------------------------------------------------------------------------------------------
+
+
+def test_few_groups_are_all_in_colour_many_are_pale_but_for_the_highlighted():
+    few = fold(comparison_frame([made_run(str(k), sigma=1 + k) for k in range(3)]))
+    many = fold(comparison_frame([made_run(str(k), sigma=1 + k) for k in range(30)]))
+    assert list(lit_groups(few).values()) == list(COLOURS[:3])
+    assert lit_groups(many) == {}
+    one = many["group"].iloc[0]
+    figure = comparison_figure(many, highlight=[one])
+    assert figure.data[0].line.color == PALE
+    assert [trace.line.color for trace in figure.data if trace.legendgroup == one] == [COLOURS[0]]
+
+
+def test_two_hundred_runs_are_a_handful_of_traces_with_gaps_between_the_curves():
+    many = fold(comparison_frame([made_run(str(k), sigma=1 + k / 100) for k in range(200)]))
+    figure = comparison_figure(many)
+    assert len(figure.data) == 2
+    assert np.isnan(figure.data[0].x).sum() == 199
+    assert len(figure.data[0].x) == 200 * 4 + 199
+
+
+def test_seeds_are_drawn_as_a_line_with_a_band():
+    folded = fold(comparison_frame([made_run(str(s), seed=s, best=0.8 + s / 20) for s in range(3)]))
+    band, line = comparison_figure(folded, "epoch").data
+    assert band.fill == "toself"
+    assert max(band.y) == pytest.approx(max(line.y) + 5.0)
+
+
+def test_reported_results_are_points_not_lines():
+    folded = fold(comparison_frame(reported=TABLE_2))
+    assert {trace.mode for trace in comparison_figure(folded, "epsilon_claimed").data} == {"markers"}
+
+
+def test_schedules_can_be_laid_over_one_another():
+    figure = comparison_figure(fold(comparison_frame([made_run(sigma=2.0)])), "epoch", "noise_multiplier")
+    assert list(figure.data[0].y) == [2.0] * 4
+
+
+def test_a_highlight_that_is_not_there_is_ignored():
+    folded = fold(comparison_frame([made_run()]))
+    assert list(lit_groups(folded, ["own/none"])) == list(folded["group"].unique())
+
+
+def test_empty_frames_give_empty_axes_with_titles():
+    nothing = fold(comparison_frame())
+    for figure in (
+        comparison_figure(nothing),
+        comparison_figure(nothing, "minutes", "noise_multiplier", ["own/x"]),
+        frontier_figure(endpoints(nothing)),
+        fit_figure(endpoints(nothing), log_fit(endpoints(nothing))),
+    ):
+        assert figure.layout.xaxis.title.text
+        assert figure.layout.yaxis.title.text
+        assert sum(len(trace.x) for trace in figure.data) == 0
+    assert len(equal_epsilon_frame(nothing, 1.0)) == 0
+
+
+def test_the_fit_is_named_with_its_r_and_p():
+    ends = endpoints(fold(comparison_frame(reported=TABLE_2)))
+    fit = log_fit(ends, "epsilon_claimed")
+    names = [trace.name for trace in fit_figure(ends, fit, "epsilon_claimed").data]
+    assert f"fit: r = {fit.r:.3f}, p = {fit.p:.2g}, 8 points" in names
