@@ -1,0 +1,229 @@
+r"""Local privacy: what leaves a person is random already. Mechanisms, their exact probabilities, and budgets.
+
+PRESTIGE is Han, Tsang, Xiao, Chen, Fung & Yu (2018), "Privacy-preserving Stochastic Gradual Learning"; private sampling
+is Duchi, Jordan & Wainwright (2013), "Local privacy and statistical minimax rates".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit, gammaln
+
+from dpviz.privacy.guarantees import prestige_guarantee
+from dpviz.privacy.records import Epsilon, Guarantee
+from dpviz.privacy.tables import InputError
+
+FloatArray = npt.NDArray[np.floating]
+MAX_EPSILON = 50.0  # beyond, a coin is certain in double precision
+
+
+def check_epsilon(epsilon: float, name: str = "epsilon") -> float:
+    if not 0 < epsilon <= MAX_EPSILON:
+        raise InputError(f"{name} must be above 0 and at most {MAX_EPSILON:g}, got {epsilon:g}")
+    return float(epsilon)
+
+
+# --- randomized response ------------------------------------------------------------------------------------------
+
+
+def flip_probability(epsilon: float) -> float:
+    """rho = 1 / (e^eps + 1): how often a label is answered wrongly (Remark 2)."""
+    return float(expit(-check_epsilon(epsilon)))
+
+
+def design_matrix(epsilon: float) -> FloatArray:
+    """P[true, answered] = e^eps / (e^eps + 1) on the diagonal, 1 / (e^eps + 1) off it (Prop. 2)."""
+    flip = flip_probability(epsilon)
+    return np.array([[1 - flip, flip], [flip, 1 - flip]])
+
+
+def randomized_response(labels: FloatArray, epsilon: float, generator: np.random.Generator) -> FloatArray:
+    """Labels -1 and +1, each flipped with probability 1 / (e^eps + 1)."""
+    flipped = generator.random(labels.shape) < flip_probability(epsilon)
+    return np.where(flipped, -labels, labels)
+
+
+# --- private sampling ---------------------------------------------------------------------------------------------
+
+
+def scale(dimension: int, epsilon: float, bound: float = 1.0, *, printed: bool = False) -> float:
+    r"""Length B of what private sampling sends, such that its mean is the vector that came in.
+
+    B = L sqrt(pi) (e^eps + 1) / (e^eps - 1) Gamma((d + 1) / 2) / Gamma(d / 2). The half-sphere's mean has length
+    Gamma(d/2) / (sqrt(pi) Gamma((d+1)/2)). Lemma 2 as printed has d / Gamma(d/2 + 1) in place of 1 / Gamma(d/2),
+    which is twice as much.
+    """
+    if not (dimension >= 1 and dimension == int(dimension)):
+        raise InputError(f"the dimension must be a whole number >= 1, got {dimension}")
+    if not 0 < bound < math.inf:
+        raise InputError(f"the bound L on a gradient's length must be a finite number above 0, got {bound}")
+    half_sphere = math.exp(gammaln((dimension + 1) / 2) - gammaln(dimension / 2))
+    unbiased = bound * math.sqrt(math.pi) * half_sphere / math.tanh(check_epsilon(epsilon) / 2)
+    return 2 * unbiased if printed else unbiased
+
+
+def toward_probability(lengths: FloatArray, bound: float, epsilon: float) -> FloatArray:
+    """Chance that the answer lies in the half-sphere around the vector itself: 1/2 + (|g| / L) (pi_eps - 1/2).
+
+    The two coins of Prop. 1 (rescale: 1/2 + |g| / 2L; half-sphere: pi_eps = e^eps / (e^eps + 1)) agree or both fail.
+    """
+    return 0.5 + np.minimum(lengths / bound, 1.0) * (expit(check_epsilon(epsilon)) - 0.5)
+
+
+def private_sample(
+    vectors: FloatArray,
+    bound: float,
+    epsilon: float,
+    generator: np.random.Generator,
+    *,
+    printed: bool = False,
+) -> FloatArray:
+    """One private answer of length B for each row, whose length is at most L (Prop. 1).
+
+    A uniform direction is turned to the side that the coins chose: on a sphere that is the uniform law on a half.
+    """
+    vectors = np.atleast_2d(vectors)
+    lengths = np.linalg.norm(vectors, axis=1)
+    if not np.all(lengths <= bound * (1 + 1e-9)):
+        raise InputError(f"vectors must be no longer than the bound {bound:g}, got one of length {lengths.max():g}")
+    directions = generator.standard_normal(vectors.shape)
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    toward = generator.random(len(vectors)) < toward_probability(lengths, bound, epsilon)
+    ahead = np.vecdot(directions, vectors) > 0
+    sign = np.where(toward == ahead, 1.0, -1.0)
+    return scale(vectors.shape[1], epsilon, bound, printed=printed) * sign[:, None] * directions
+
+
+def sample_log_densities(vectors: FloatArray, outputs: FloatArray, bound: float, epsilon: float) -> FloatArray:
+    """Exact log-density of each output (column) given each vector (row), over the uniform law on the sphere.
+
+    2p on the half-sphere around the vector, 2 (1 - p) on the other, with p = toward_probability. A zero vector has no
+    half-sphere: density 1 everywhere.
+    """
+    p = toward_probability(np.linalg.norm(vectors, axis=1), bound, epsilon)[:, None]
+    return np.log(2 * np.where(vectors @ outputs.T > 0, p, 1 - p))
+
+
+# --- a whole visit ------------------------------------------------------------------------------------------------
+
+
+def visit_log_densities(
+    labels: FloatArray,
+    scores: FloatArray,
+    gradients: FloatArray,
+    outputs: FloatArray,
+    budget: LocalBudget,
+    *,
+    threshold: float,
+    bound: float,
+    cover: bool = False,
+) -> FloatArray:
+    """Exact log-probability of all that a visit shows: column 0 is silence, the others the outputs sent.
+
+    Each row is a person: label, score <w, x> + b, and the gradient for an answered label of -1 and of +1
+    (people x 2 x dimension). Silence is seen by everyone, and whether a person falls silent depends on the features
+    without noise. With `cover` a person outside the curriculum sends the private answer for a zero gradient instead.
+    """
+    answered = np.array([-1.0, 1.0])
+    chance = design_matrix(budget.curriculum)[(labels > 0).astype(int)]
+    inside = scores[:, None] * answered >= threshold
+    density = np.zeros((len(labels), len(outputs)))
+    for answer in range(2):
+        sent = np.where(inside[:, answer, None], gradients[:, answer], 0.0)
+        speaks = chance[:, answer] * (inside[:, answer] | cover)
+        density += speaks[:, None] * np.exp(sample_log_densities(sent, outputs, bound, budget.gradient))
+    silence = np.sum(chance * ~(inside | cover), axis=1)
+    with np.errstate(divide="ignore"):  # log 0 is what an impossible outcome has
+        return np.log(np.column_stack([silence, density]))
+
+
+def worst_log_ratio(log_densities: FloatArray) -> float:
+    """The largest |log p(z | x) - log p(z | x')| over inputs (rows) and outputs (columns): the epsilon spent."""
+    possible = log_densities[:, np.any(log_densities > -np.inf, axis=0)]
+    return float(np.max(possible.max(axis=0) - possible.min(axis=0)))
+
+
+# --- budgets ------------------------------------------------------------------------------------------------------
+
+METHOD_NAMES = ("prestige", "djw", "masked", "sgd")
+
+
+@dataclass(frozen=True)
+class LocalBudget:
+    """What a person pays: `epsilon` at each of `visits` visits, a share of it for the curriculum's answer."""
+
+    epsilon: float
+    share: float
+    visits: int
+    people: int
+
+    def __post_init__(self) -> None:
+        check_epsilon(self.epsilon)
+        if not 0 < self.share < 1:
+            raise InputError(f"the curriculum's share of epsilon must lie between 0 and 1, got {self.share:g}")
+        if not (self.visits >= 1 and self.people >= 1):
+            raise InputError(f"visits and people must be at least 1, got {self.visits} and {self.people}")
+
+    @property
+    def curriculum(self) -> float:
+        """epsilon_r, for the randomized answer."""
+        return self.epsilon * self.share
+
+    @property
+    def gradient(self) -> float:
+        """epsilon_s, for the private gradient."""
+        return self.epsilon * (1 - self.share)
+
+    @property
+    def per_person(self) -> float:
+        """What holds: a person's visits compose, and nobody else's budget is hers."""
+        return self.epsilon * self.visits
+
+    @property
+    def total(self) -> float:
+        """The paper's sum over people and epochs, epsilon n T_max; no person's loss."""
+        return self.per_person * self.people
+
+    @property
+    def visit_if_total(self) -> float:
+        """What a visit would get if `epsilon` were the paper's total (Sec. 4.1): far too little to learn from."""
+        return self.epsilon / (self.visits * self.people)
+
+
+def local_guarantee(method: str, budget: LocalBudget) -> Guarantee:
+    """The paper's epsilon of one visit beside what a person pays over all visits, and whom or what it protects."""
+    if method not in METHOD_NAMES:
+        raise InputError(f"unknown method {method!r}; choose one of {', '.join(METHOD_NAMES)}")
+    base = prestige_guarantee(budget.curriculum, budget.gradient, budget.visits, budget.people)
+    visits = f"{budget.visits} visits at {budget.epsilon:g} each add up (pure epsilon, delta = 0)"
+    total = (
+        f"the paper calls {budget.epsilon:g} a total over {budget.people:,} people and {budget.visits} epochs; "
+        f"that would leave {budget.visit_if_total:.2g} a visit, at which every answer is a fair coin"
+    )
+    one_visit = Epsilon(budget.epsilon, budget.epsilon, 0.0, "pure")
+    if method == "sgd":
+        assumptions: tuple[str, ...] = ("gradients leave people as they are: no guarantee",)
+        return dataclasses.replace(base, claimed=None, sound=None, assumptions=assumptions)
+    if method == "prestige":
+        label_only = budget.curriculum * budget.visits
+        return dataclasses.replace(
+            base,
+            claimed=one_visit,
+            adjacency="one person's label is replaced; the features are known (local privacy of labels)",
+            assumptions=(
+                visits,
+                "who falls silent is seen, and depends on the features without noise: for the features there is no "
+                "guarantee, at any epsilon",
+                f"the gradient is made from the answered label, so labels alone pay only {label_only:.4g} in all",
+                total,
+            ),
+        )
+    if method == "djw":
+        return dataclasses.replace(base, claimed=one_visit, assumptions=(visits, total))
+    silent = "people outside the curriculum send the private answer for a zero gradient, so silence is never seen"
+    return dataclasses.replace(base, claimed=None, assumptions=(visits, silent))
