@@ -53,6 +53,12 @@ def knob_key(key: str, entry: Entry, name: str) -> str:
     return f"{key}.{entry.name}.{name}"
 
 
+def knob_values(entry: Entry, key: str) -> dict[str, Value]:
+    """The knobs as the session has them, for callbacks; those that were never shown take their defaults."""
+    keys = {name: knob_key(key, entry, name) for name in entry.knobs}
+    return entry.complete({name: st.session_state[at] for name, at in keys.items() if at in st.session_state})
+
+
 def knob_inputs(
     entry: Entry,
     key: str,

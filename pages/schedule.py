@@ -1,0 +1,13 @@
+"""Schedule, the home page: draw a noise schedule and watch epsilon follow."""
+
+import streamlit as st
+
+from dpviz.ui.schedule_page import schedule_page
+from dpviz.ui.shell import ensure_navigation
+
+ensure_navigation()
+st.title("Draw a noise schedule")
+st.caption(
+    "One noise multiplier σ for each epoch. Epsilon follows the pen; when you let go, a certified number replaces it."
+)
+schedule_page()
