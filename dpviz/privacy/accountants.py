@@ -26,7 +26,7 @@ ADJACENCIES = {
 SAMPLINGS = {
     "poisson": "each example enters each batch independently with probability q",
     "fixed-order": "each example is in one batch an epoch, always in the same order: no amplification",
-    "shuffled": "each example is in one batch an epoch, in random order: not priced tightly by anyone, so no amplification",
+    "shuffled": "each example is in one batch an epoch, in random order: no tight accountant exists, so as if fixed",
 }
 CONVERSION = {"rdp": "improved", "rdp-classic": "classic"}
 

@@ -26,7 +26,8 @@ from scipy.special import ndtr, ndtri_exp
 FloatArray = NDArray[np.float64]
 
 MAX_ROW = 2**21  # grid points that one step's losses may span
-MOST_LENT = 0.4  # share of a cell's outcomes that may be relabelled to a neighbour
+AT_A_PIN = 0.02  # mass from which on it is worth to pin the grid to an interval of losses
+MOST_LENT = 0.45  # share of a cell's outcomes that may be relabelled to a neighbour
 CACHE_BYTES = 256 * 2**20
 
 
@@ -69,14 +70,21 @@ class Direction:
         """The loss when the example was not drawn: the least one of `remove`. At low noise most mass is near it."""
         return (self.second + self.first) * math.log1p(-q) if q < 1 else 0.0
 
-    def anchor(self, sigma: float, q: float, h: float) -> float:
-        """Where the grid is pinned: the log ratio of the outcomes near the least loss, which then need no rounding."""
+    def pins(self, q: float, h: float) -> list[tuple[float, float]]:
+        """Intervals of losses in which most mass may lie; a grid through one's log ratio need not round it."""
         least = self.least(q)
-        ends = least + h * np.array(
-            [-0.5, 0.5] if self is REPLACE else [-np.inf, 1.0] if self is REMOVE else [-1.0, np.inf]
-        )
-        first, second = (float(mass[0]) for mass in self.masses(ends, sigma, q))
-        return math.log(first / second) if first > 1e-290 and second > 1e-290 else least
+        edge = {"remove": (-np.inf, least + h), "add": (least - h, np.inf), "replace": (-h / 2, h / 2)}[self.name]
+        return [edge, (-h / 2, h / 2)]
+
+    def log_ratio(self, interval: tuple[float, float], sigma: float, q: float) -> float | None:
+        """log(first mass / second mass) of an interval of losses, None if it holds next to nothing."""
+        first, second = (float(mass[0]) for mass in self.masses(np.array(interval), sigma, q))
+        return math.log(first / second) if first > AT_A_PIN and second > AT_A_PIN else None
+
+    def pin(self, sigma: float, q: float, h: float) -> tuple[float, float]:
+        """The interval that the grid is pinned to."""
+        pins = self.pins(q, h)
+        return next((pin for pin in pins if self.log_ratio(pin, sigma, q) is not None), pins[-1])
 
     def losses_at(self, x: float, sigma: float, q: float) -> float:
         def log_mixture(shift: int) -> float:
@@ -126,21 +134,21 @@ class Row:
     infinite: float
 
 
-def _edges(direction: Direction, sigma: float, q: float, grid: Grid) -> tuple[int, int, float]:
-    """First and last grid index between which a step's loss lies, up to the mass that may be cut, and the loss at 0."""
+def _reach(direction: Direction, sigma: float, q: float, anchor: float, grid: Grid) -> tuple[int, int]:
+    """First and last grid index between which a step's loss lies, up to the mass that may be cut."""
     reach = -float(ndtri_exp(math.log(grid.cut)))
     low = direction.losses_at(min(direction.first, 0) - reach * sigma, sigma, q)
     high = direction.losses_at(max(direction.first, 0) + reach * sigma, sigma, q)
-    anchor = direction.anchor(sigma, q, grid.interval)
     first, last = math.floor((low - anchor) / grid.interval) - 1, math.ceil((high - anchor) / grid.interval) + 1
     if last - first > MAX_ROW:
         raise GridTooLarge("one step's losses span too many grid points")
-    return first, last, anchor
+    return first, last
 
 
 def upper_row(direction: Direction, sigma: float, q: float, grid: Grid) -> Row:
     """Connect the dots: never below the true loss distribution."""
-    start, stop, anchor = _edges(direction, sigma, q, grid)
+    anchor = direction.log_ratio(direction.pin(sigma, q, grid.interval), sigma, q) or 0.0
+    start, stop = _reach(direction, sigma, q, anchor, grid)
     losses = anchor + grid.interval * np.arange(start, stop + 1)
     edges = np.concatenate([[-np.inf], losses, [np.inf]])
     first, second = direction.masses(edges, sigma, q)
@@ -156,22 +164,34 @@ def upper_row(direction: Direction, sigma: float, q: float, grid: Grid) -> Row:
 
 def lower_row(direction: Direction, sigma: float, q: float, grid: Grid) -> Row:
     """Each cell on one grid point not above its log ratio: never above the true loss distribution."""
-    start, stop, anchor = _edges(direction, sigma, q, grid)
-    h = grid.interval
+    row = _pinned_row(direction, sigma, q, direction.pin(sigma, q, grid.interval), grid)
+    if row.log_mass <= 0:
+        # A loss narrower than the grid: all of it in one outcome, or all but its upper tail.
+        whole = _row(np.ones(1), 0, 0.0, grid, infinite=0.0)
+        tail = _pinned_row(direction, sigma, q, (-np.inf, grid.interval), grid)
+        row = max(whole, tail, key=lambda candidate: candidate.log_mass)
+    return row
+
+
+def _pinned_row(direction: Direction, sigma: float, q: float, pin: tuple[float, float], grid: Grid) -> Row:
+    h, anchor = grid.interval, direction.log_ratio(pin, sigma, q) or 0.0
+    start, stop = _reach(direction, sigma, q, anchor, grid)
     losses = anchor + h * np.arange(start, stop + 1, dtype=float)
     borders = losses[:-1] + h / 2
-    pinned = slice(0, 0)
-    if direction is REMOVE and start < 0 and q < 1:  # the first cell is the one whose log ratio is the anchor
-        borders[:-start], borders[-start] = -np.inf, direction.least(q) + h
-        pinned = slice(0, 1 - start)
+    fixed = slice(0, 0)
+    if pin[0] == -np.inf and start < 0:  # the pinned cell is the first one, and keeps its right border
+        borders[:-start], borders[-start] = -np.inf, pin[1]
+        borders = np.maximum.accumulate(borders)
+        fixed = slice(0, 1 - start)
     # A cell's log ratio moves with its two borders: one correction brings most of them close to the grid.
     first, second = direction.masses(np.concatenate([[-np.inf], borders, [np.inf]]), sigma, q)
     known = (first > 1e-290) & (second > 1e-290)
     ratio = np.log(np.where(known, first, 1.0)) - np.log(np.where(known, second, 1.0))
     offset = np.where(known, np.clip(ratio - losses, -h / 4, h / 4), 0.0)
     correction = (offset[1:] + offset[:-1]) / 2
-    correction[pinned] = 0.0
-    first, second = direction.masses(np.concatenate([[-np.inf], borders - correction, [np.inf]]), sigma, q)
+    correction[fixed] = 0.0
+    borders = np.maximum.accumulate(borders - correction)
+    first, second = direction.masses(np.concatenate([[-np.inf], borders, [np.inf]]), sigma, q)
     return _row(_lend(first, second, losses), start, anchor, grid, infinite=0.0)
 
 
@@ -179,10 +199,30 @@ def _lend(first: FloatArray, second: FloatArray, losses: FloatArray) -> FloatArr
     """Masses on the grid. Neighbouring cells lend each other outcomes until their log ratios sit on their grid points.
 
     A cell that falls short takes a share of its right neighbour's outcomes, one that has a surplus lifts a share of
-    its left neighbour's. Relabelling outcomes at random is post-processing too. A cell that would need too large a
-    share is moved one point down, or given up if even that is too high.
+    its left neighbour's; one that would need too much is merged into its left neighbour. Merging outcomes, and
+    relabelling some at random, is post-processing. What still falls short is moved one point down, or given up.
     """
     level = np.exp(np.minimum(losses, 700.0))
+    for _ in range(4):
+        need, offer, bad = _gaps(first, second, level)
+        if not bad[1:].any():
+            break
+        bad[0] = False
+        first = np.where(bad, 0.0, first) + np.append(np.where(bad, first, 0.0)[1:], 0.0)
+        second = np.where(bad, 0.0, second) + np.append(np.where(bad, second, 0.0)[1:], 0.0)
+    most_need, most_offer, bad = _gaps(first, second, level)
+    need, offer = most_need, most_offer
+    for _ in range(9):  # what a cell lends takes some of its own gap along, so that it needs or offers a little less
+        own = 1 - np.append(0.0, need[:-1]) - np.append(offer[1:], 0.0)
+        need, offer = most_need * own, most_offer * own
+    own = first * (1 - np.append(0.0, need[:-1]) - np.append(offer[1:], 0.0))
+    mass = own + need * np.append(first[1:], 0.0) + offer * np.append(0.0, first[:-1])
+    down = bad & (first * math.exp(losses[1] - losses[0]) >= level * second)
+    return np.where(bad, 0.0, mass) + np.append(np.where(down, own, 0.0)[1:], 0.0)
+
+
+def _gaps(first: FloatArray, second: FloatArray, level: FloatArray) -> tuple[FloatArray, FloatArray, NDArray[np.bool_]]:
+    """Share of the right neighbour that each cell needs, share of the left one that it can lift, and hopeless cells."""
     gap = first - level * second
     right = np.append(first[1:] - level[:-1] * second[1:], 0.0)
     left = np.append(0.0, level[1:] * second[:-1] - first[:-1])
@@ -191,16 +231,8 @@ def _lend(first: FloatArray, second: FloatArray, losses: FloatArray) -> FloatArr
         offer = np.where(gap > 0, gap / left, 0.0)
     exact = gap > -1e-13 * first
     bad = ~(exact | ((need >= 0) & (need <= MOST_LENT)))
-    most_need = np.where(bad | exact, 0.0, need)
-    most_offer = np.where(offer >= 0, np.minimum(offer, MOST_LENT), 0.0)
-    need, offer, own = most_need, most_offer, np.ones(first.size)
-    for _ in range(9):  # what a cell lends takes some of its own gap along, so that it needs or offers a little less
-        own = 1 - np.append(0.0, need[:-1]) - np.append(offer[1:], 0.0)
-        need, offer = most_need * own, most_offer * own
-    own = first * (1 - np.append(0.0, need[:-1]) - np.append(offer[1:], 0.0))
-    mass = own + need * np.append(first[1:], 0.0) + offer * np.append(0.0, first[:-1])
-    down = bad & (first * math.exp(losses[1] - losses[0]) >= level * second)
-    return np.where(bad, 0.0, mass) + np.append(np.where(down, own, 0.0)[1:], 0.0)
+    need = np.where(bad | exact, 0.0, need)
+    return need, np.where(offer >= 0, np.minimum(offer, MOST_LENT), 0.0), bad
 
 
 def _row(mass: FloatArray, start: int, anchor: float, grid: Grid, infinite: float) -> Row:

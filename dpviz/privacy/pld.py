@@ -24,10 +24,11 @@ from dpviz.privacy.records import Ledger, Phase
 
 # Relative error of the log-moment that the interval is chosen for, and the grid points (rows times window) up to which
 # it is affordable; beyond the last one the RDP bound answers.
-TOLERANCES = ((0.004, 2**22), (0.01, 2**24), (0.05, 2**26))
+TOLERANCES = ((0.004, 2**24), (0.02, 2**24), (0.1, 2**25))
 MAX_WINDOW = 2**20  # grid points
+WIDE = 0.03  # a band wider than this share of epsilon is tried again on a finer grid
 MOST_WRAPPED = 1e-3  # share of delta that may wrap around the window
-LEAST_TILTED = 1e-11  # tilted mass at epsilon, per step, below which rounding would show
+LEAST_TILTED = 1e-12  # tilted mass at epsilon, per step, below which rounding would show
 NEGLIGIBLE = 1e-7  # share of delta that truncation may cost
 
 
@@ -155,9 +156,11 @@ def band_path(phases: Sequence[Phase], delta: float, adjacency: str = "add-remov
 def _on_good_grid(
     ledger: Ledger, delta: float, adjacency: str, phases: Sequence[Phase], prefixes: bool
 ) -> list[tuple[float, float]]:
+    """The bands on the coarsest grid that is fine enough, or the finest that is affordable."""
     rows = len({(phase.noise_multiplier, phase.sample_rate) for phase in phases})
     shape = Shape.of(ledger, delta, adjacency)
-    for tolerance, limit in TOLERANCES:
+
+    def try_grid(tolerance: float, limit: int) -> list[tuple[float, float]] | None:
         grid = shape.grid(tolerance)
         while grid.points <= MAX_WINDOW and grid.points * rows <= limit:
             results = _bands_on(grid, phases, delta, adjacency, prefixes)
@@ -165,7 +168,19 @@ def _on_good_grid(
             if math.isfinite(upper) and (lower > 0 or upper == 0):
                 return results
             grid = dataclasses.replace(grid, points=2 * grid.points)
-    raise GridTooLarge(f"{rows} phases of {grid.points:,} grid points would be needed")
+        return None
+
+    for tolerance, limit in TOLERANCES:
+        results = try_grid(tolerance, limit)
+        if results is None:
+            continue
+        for finer in (tolerance / 4, tolerance / 16):
+            lower, upper = results[-1]
+            if upper - lower <= WIDE * upper:
+                break
+            results = try_grid(finer, 2**24) or results
+        return results
+    raise GridTooLarge(f"{rows} phases would need more grid points than are affordable")
 
 
 def _bands_on(
@@ -247,7 +262,7 @@ def narrowest_window(
     with np.errstate(divide="ignore", invalid="ignore"):
         reach = (other_moments[None, :] - moments[:, None] - allowed[:, None]) / apart
     tops, bottoms = np.where(apart > 0, reach, np.inf), np.where(apart < 0, reach, -np.inf)
-    visible = allowed > min(math.log(LEAST_TILTED * (steps + 100)), math.log(5e-5))
+    visible = allowed > min(math.log(LEAST_TILTED * (steps + 1000)), float(allowed.max()) - 1)
     best = int(np.argmin(np.where(visible, tops.min(axis=1) - bottoms.max(axis=1), np.inf)))
     return float(tilts[best]), float(others[int(np.argmin(tops[best]))]), float(others[int(np.argmax(bottoms[best]))])
 
@@ -268,27 +283,23 @@ def saddle_point(ledger: Ledger, delta: float, adjacency: str) -> tuple[FloatArr
     There log delta is about K(t) - t K'(t) - log(t (t + 1) sqrt(2 pi K''(t))).
     Alghamdi et al. (2022), arXiv:2208.09595, Sec. 4.
     """
-    tilts, scale, moves = ORDERS - 1, 1.0, 0
-    while True:
+    tilts, scale, may_rise = ORDERS - 1, 1.0, True
+    for _ in range(20):
         t = scale * tilts
         k = ledger_moments(ledger, t, adjacency)
-        finite = int(np.argmin(np.isfinite(k))) if not np.isfinite(k).all() else k.size
-        if finite < 20:
-            excess = np.full(20, -1.0)  # moments explode: only smaller tilts can help
-        else:
-            t, k = t[:finite], k[:finite]
-            slope = np.gradient(k, t)
-            variance = np.maximum(np.gradient(slope, t), 1e-300)
-            excess = k - t * slope - np.log(t * (t + 1) * np.sqrt(2 * np.pi * variance)) - math.log(delta)
-        moves += 1
-        if moves > 20 or scale < 1e-12:
-            raise GridTooLarge("no tilt centres the loss on epsilon")
-        if excess[2] < 0 and (
-            scale <= 1 or moves > 19
-        ):  # the ends' differences are poor, so two tilts stay on each side
+        finite = k.size if np.isfinite(k).all() else int(np.argmin(np.isfinite(k)))
+        if finite < 20:  # the moments explode: only smaller tilts can help
+            scale, may_rise = scale / 4, False
+            continue
+        t, k = t[:finite], k[:finite]
+        slope = np.gradient(k, t)
+        variance = np.maximum(np.gradient(slope, t), 1e-300)
+        excess = k - t * slope - np.log(t * (t + 1) * np.sqrt(2 * np.pi * variance)) - math.log(delta)
+        if excess[2] < 0 and scale <= 1:  # differences are poor at the ends, so two tilts stay on each side
             scale *= tilts[10] / tilts[-4]
-        elif excess[-3] > 0 and finite == tilts.size and scale >= 1:
+        elif excess[-3] > 0 and finite == tilts.size and scale >= 1 and may_rise:
             scale *= tilts[-4] / tilts[10]
         else:
             crossed = np.flatnonzero(excess[2:-2] <= 0)
             return t, k, 2 + int(crossed[0]) if crossed.size else t.size - 3
+    raise GridTooLarge("no tilt centres the loss on epsilon")

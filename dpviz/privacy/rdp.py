@@ -158,19 +158,19 @@ def ledger_rdp(ledger: Ledger, orders: FloatArray = ORDERS, adjacency: str = "ad
     """RDP of all steps of each phase: one row per phase, one column per order."""
     key = (orders.tobytes(), adjacency)
     wanted = {(phase.sample_rate, phase.noise_multiplier) for phase in ledger.phases}
-    missing = sorted(pair for pair in wanted if (*pair, *key) not in _ROWS)
+    missing = sorted(pair for pair in wanted if (*pair, *key) not in ROWS)
     for q in dict.fromkeys(pair[0] for pair in missing):
         sigmas = np.array([sigma for rate, sigma in missing if rate == q])
         for sigma, row in zip(sigmas, log_moments(orders, sigmas, q, adjacency) / (orders - 1), strict=True):
-            _ROWS[(q, float(sigma), *key)] = row
-    rows = np.stack([phase.steps * _ROWS[(phase.sample_rate, phase.noise_multiplier, *key)] for phase in ledger.phases])
-    while len(_ROWS) > MAX_ROWS:
-        _ROWS.pop(next(iter(_ROWS)))
+            ROWS[(q, float(sigma), *key)] = row
+    rows = np.stack([phase.steps * ROWS[(phase.sample_rate, phase.noise_multiplier, *key)] for phase in ledger.phases])
+    while len(ROWS) > MOST_ROWS:
+        ROWS.pop(next(iter(ROWS)))
     return rows
 
 
-MAX_ROWS = 20_000
-_ROWS: dict[tuple[float, float, bytes, str], FloatArray] = {}
+MOST_ROWS = 20_000
+ROWS: dict[tuple[float, float, bytes, str], FloatArray] = {}
 
 
 def smallest_epsilon(

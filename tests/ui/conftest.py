@@ -13,13 +13,8 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-import hypothesis
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
-
-# A busy machine is no reason to fail.
-hypothesis.settings.register_profile("dpviz", deadline=None)
-hypothesis.settings.load_profile("dpviz")
 
 ROOT = Path(__file__).parents[2]
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

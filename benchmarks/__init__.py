@@ -1,0 +1,1 @@
+"""Benchmarks: dpviz beside its peers, each row measured in one run."""

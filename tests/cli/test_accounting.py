@@ -1,0 +1,132 @@
+"""schedules, epsilon and calibrate, as a person or a script would call them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dpviz.cli import main
+from dpviz.privacy import SCHEDULES
+
+ROOT = Path(__file__).parents[2]
+PAPER = "--schedule linear --start 5 --end 1 --epochs 20 --dataset-size 60000 --batch-size 600 --delta 1e-5"
+
+
+def run(capsys: pytest.CaptureFixture[str], line: str) -> dict:
+    assert main([*line.split(), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_epsilon_prints_both_conversions_and_the_band(capsys) -> None:
+    found = run(capsys, f"epsilon {PAPER}")
+    assert found["rdp"]["improved"] == pytest.approx(1.3994, abs=5e-4)
+    assert found["rdp"]["classic"] == pytest.approx(1.7988, abs=5e-4)
+    assert found["pld"]["lower"] <= 1.0038 <= found["pld"]["upper"]
+    assert found["pld"]["fallback"] is None
+    assert found["steps"] == 2000
+    assert found["sigmas"][0] == 5
+    assert found["sigmas"][-1] == 1
+
+
+def test_the_path_ends_at_the_total(capsys) -> None:
+    found = run(capsys, f"epsilon {PAPER} --path")
+    assert found["path"][-1]["upper"] == found["pld"]["upper"]
+    assert sum(found["shares"]) == pytest.approx(1)
+
+
+def test_own_sigmas_and_csv_files_are_priced_alike(capsys, tmp_path) -> None:
+    (tmp_path / "curve.csv").write_text("sigma\n5\n4\n3\n")
+    listed = run(capsys, "epsilon --sigmas 5,4,3")
+    assert listed["epochs"] == 3
+    assert run(capsys, f"epsilon --csv {tmp_path / 'curve.csv'}")["pld"] == listed["pld"]
+
+
+def test_shuffled_batches_show_the_poisson_figure_as_no_guarantee(capsys) -> None:
+    found = run(capsys, f"epsilon {PAPER} --sampling shuffled")
+    assert found["pld"]["upper"] == pytest.approx(10.535, abs=0.01)
+    assert found["not_a_guarantee"]["poisson"]["upper"] == pytest.approx(1.005, abs=0.01)
+
+
+def test_no_noise_is_infinity_in_json(capsys) -> None:
+    assert run(capsys, "epsilon --schedule constant --sigma 0")["pld"]["upper"] == "infinity"
+
+
+@pytest.mark.parametrize("accountant", ["pld", "rdp", "rdp-classic"])
+def test_calibrate_never_exceeds_its_target(capsys, accountant: str) -> None:
+    found = run(capsys, f"calibrate --target-epsilon 1.0 --accountant {accountant} {PAPER}")
+    assert 0.999 <= found["epsilon"]["upper"] <= 1.0
+    sigmas = ",".join(map(str, found["sigmas"]))
+    again = run(capsys, f"epsilon --sigmas {sigmas} --dataset-size 60000 --batch-size 600 --delta 1e-5")
+    price = {"pld": again["pld"]["upper"], "rdp": again["rdp"]["improved"], "rdp-classic": again["rdp"]["classic"]}
+    assert price[accountant] <= 1.0
+
+
+def test_calibrate_solves_for_epochs_and_for_the_matching_constant(capsys) -> None:
+    most = run(capsys, "calibrate --solve epochs --target-epsilon 3 --schedule constant --sigma 1.1")
+    assert most["epsilon"]["upper"] <= 3
+    match = run(capsys, f"calibrate --solve match {PAPER}")
+    assert match["sigmas"][0] == pytest.approx(1.837, abs=4e-3)
+
+
+def test_schedules_lists_every_one_with_its_knobs(capsys) -> None:
+    found = run(capsys, "schedules")
+    assert [entry["name"] for entry in found["schedules"]] == list(SCHEDULES)
+
+
+@pytest.mark.parametrize("line", ["schedules", f"epsilon {PAPER} --path", "calibrate --target-epsilon 2"])
+def test_people_get_tables(capsys, line: str) -> None:
+    assert main(line.split()) == 0
+    text = capsys.readouterr().out
+    assert len(text.splitlines()) >= 4
+    assert "{" not in text
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("epsilon --sigmas 5,-2,3", "got -2 (epoch 2)"),
+        ("epsilon --sigmas 5,nan", "got nan (epoch 2)"),
+        ("epsilon --sigmas inf", "got inf (epoch 1)"),
+        ("epsilon --sigmas ,", "epoch 1"),
+        ("epsilon --epochs 0", "epochs must be a whole number from 1 to 100,000, got 0"),
+        ("epsilon --epochs 1e9", "got 1000000000"),
+        ("epsilon --epochs 2.5", "must be a whole number, got '2.5'"),
+        ("epsilon --batch-size 70000", "--batch-size must be at most the dataset's 60,000 examples, got 70,000"),
+        ("epsilon --batch-size 0", "--batch-size must be a whole number >= 1, got 0"),
+        ("epsilon --delta 0", "delta must be above 0 and below 1, got 0"),
+        ("epsilon --delta 1.5", "delta must be above 0 and below 1, got 1.5"),
+        ("epsilon --delta nan", "delta must be above 0 and below 1, got nan"),
+        ("epsilon --delta x", "must be a number, got 'x'"),
+        ("epsilon --schedule cosin", "unknown schedule 'cosin'; choose one of constant, linear"),
+        ("epsilon --schedule linear --rate 2", "linear has no knob 'rate'; it has start, end"),
+        ("epsilon --schedule linear --start -1", "start must be a number from 0 to 1000, got -1"),
+        ("epsilon --schedule custom", "give --sigmas 5,4,3 or --csv FILE"),
+        ("epsilon --schedule linear --sigmas 1,2", "give one of --schedule, --sigmas and --csv"),
+        ("epsilon --csv no-such.csv", "cannot read 'no-such.csv'"),
+        ("epsilon --csv .", "cannot read '.'"),
+        ("epsilon --adjacency both", "unknown adjacency 'both'; choose one of add-remove, replace-one"),
+        ("epsilon --sampling any", "unknown sampling 'any'"),
+        ("epsilon --colour red", "unrecognized arguments: --colour red"),
+        ("calibrate", "say which epsilon to meet"),
+        ("calibrate --target-epsilon -1", "target epsilon must be a finite number > 0, got -1.0"),
+        ("calibrate --target-epsilon 1 --accountant prv", "unknown accountant 'prv'"),
+        ("epsilom", "invalid choice: 'epsilom'"),
+    ],
+)
+def test_bad_input_gets_one_line_and_exit_code_2(capsys, line: str, says: str) -> None:
+    assert main(line.split()) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert says in captured.err
+
+
+def test_the_module_runs_as_a_program() -> None:
+    command = [sys.executable, "-m", "dpviz"]
+    helped = subprocess.run([*command, "--help"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "examples:" in helped.stdout
+    failed = subprocess.run([*command, "epsilon", "--sigmas", "-1"], cwd=ROOT, capture_output=True, text=True)
+    assert failed.returncode == 2
+    assert "Traceback" not in failed.stderr

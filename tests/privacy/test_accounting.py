@@ -1,0 +1,239 @@
+"""Golden numbers, properties that hold for any ledger, and the promises of calibration."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import brentq
+from scipy.special import ndtr
+
+from dpviz.privacy import (
+    ACCOUNTANTS,
+    ADJACENCIES,
+    SAMPLINGS,
+    InputError,
+    Ledger,
+    Phase,
+    Schedule,
+    calibrate,
+    epoch_phases,
+    epsilon,
+    epsilon_path,
+    matching_constant,
+    most_epochs,
+    price_tags,
+)
+from dpviz.privacy.gaussian import composed_mu, gaussian_epsilon, log_delta
+
+DELTA = 1e-5
+
+
+def curve(name: str, **knobs: float) -> Ledger:
+    return Ledger(epoch_phases(Schedule.of(name, **knobs).sigmas(20), 0.01))
+
+
+# (schedule, RDP improved, RDP classic, PLD at interval 1e-4): Opacus 1.6.0 and dp_accounting 0.6.0,
+# N = 60,000, batch 600, 20 epochs, delta = 1e-5. The improved column is the epsilon of An & Shi (2021), Table 2.
+GOLDEN = [
+    (curve("exponential", start=5, end=1), 2.6130, 3.0714, 2.3444),
+    (curve("exponential", start=1, end=5), 2.6130, 3.0714, 2.3444),
+    (curve("piecewise", start=5, end=1), 1.6398, 2.0557, 1.3116),
+    (curve("linear", start=5, end=1), 1.3994, 1.7988, 1.0038),
+    (curve("quadratic", start=5, end=1), 1.3213, 1.7203, 0.8800),
+    (curve("quadratic", start=1, end=5), 1.6949, 2.1019, None),
+    (curve("logarithmic", start=1, end=5), 1.2859, 1.6844, None),
+    (curve("constant", sigma=1), 2.8665, 3.3430, 2.5839),
+    (curve("constant", sigma=1.54), 1.3982, 1.6799, 1.2745),
+    (curve("constant", sigma=5), 0.3395, 0.4423, 0.3075),
+]
+
+
+@pytest.mark.parametrize(("ledger", "improved", "classic", "tight"), GOLDEN)
+def test_golden_numbers(ledger: Ledger, improved: float, classic: float, tight: float | None) -> None:
+    assert epsilon(ledger, DELTA, accountant="rdp").upper == pytest.approx(improved, abs=5e-4)
+    assert epsilon(ledger, DELTA, accountant="rdp-classic").upper == pytest.approx(classic, abs=5e-4)
+    found = epsilon(ledger, DELTA)
+    assert found.fallback is None
+    assert found.upper - found.lower <= max(0.01 * found.upper, 0.005)
+    if tight is not None:
+        assert found.lower <= tight + 1e-4
+        assert tight - 1e-4 <= found.upper
+
+
+# An & Shi's equal budgets are equal under RDP only; the tight matches say how much a decreasing schedule gains.
+@pytest.mark.parametrize(
+    ("name", "rdp", "pld"),
+    [("exponential", 1.047, 1.052), ("piecewise", 1.381, 1.509), ("linear", 1.539, 1.837), ("quadratic", 1.604, 2.036)],
+)
+def test_matching_constants(name: str, rdp: float, pld: float) -> None:
+    sigmas = Schedule.of(name).sigmas(20)
+    assert matching_constant(sigmas, 0.01, DELTA, accountant="rdp").sigmas[0] == pytest.approx(rdp, abs=2e-3)
+    assert matching_constant(sigmas, 0.01, DELTA).sigmas[0] == pytest.approx(pld, abs=4e-3)
+
+
+def test_without_amplification_the_closed_form_holds() -> None:
+    assert epsilon(curve("constant", sigma=1), DELTA, sampling="fixed-order").upper == pytest.approx(28.37, abs=0.01)
+    assert epsilon(curve("constant", sigma=5), DELTA, sampling="fixed-order").upper == pytest.approx(3.85, abs=0.01)
+    assert epsilon(curve("linear"), DELTA, sampling="shuffled").upper == pytest.approx(10.54, abs=0.01)
+    full_batch = epsilon(Ledger([Phase(2.0, 1.0, 9)]), DELTA)
+    assert full_batch.upper == full_batch.lower == pytest.approx(gaussian_epsilon(1.5, DELTA))
+
+
+@pytest.mark.parametrize("mu", [0.01, 0.3, 1.0, 4.472, 30.0])
+@pytest.mark.parametrize("delta", [1e-3, 1e-5, 1e-12])
+def test_the_gaussian_solver_inverts_its_delta(mu: float, delta: float) -> None:
+    found = gaussian_epsilon(mu, delta)
+    assert found == 0 or log_delta(found, mu) == pytest.approx(math.log(delta), rel=1e-9)
+
+
+def test_replace_one_doubles_the_gaussian_shift() -> None:
+    assert composed_mu([(2.0, 4)], "replace-one") == 2 * composed_mu([(2.0, 4)]) == 2.0
+
+
+@pytest.mark.parametrize("accountant", ACCOUNTANTS)
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+def test_every_combination_prices_a_curve_and_its_path(accountant: str, adjacency: str, sampling: str) -> None:
+    options = {"accountant": accountant, "adjacency": adjacency, "sampling": sampling}
+    phases = epoch_phases(Schedule.of("linear", start=4, end=1).sigmas(6), 0.02)
+    path = epsilon_path(phases, DELTA, **options)
+    uppers = [point.upper for point in path]
+    assert len(path) == 6
+    assert uppers == sorted(uppers)
+    assert path[-1] == epsilon(Ledger(phases), DELTA, **options)
+    shares = price_tags(phases, DELTA, adjacency=adjacency, sampling=sampling)
+    assert shares.sum() == pytest.approx(1)
+    assert np.all(np.diff(shares) > 0), "less noise costs more"
+
+
+SIGMAS = st.lists(st.floats(0.5, 20.0), min_size=1, max_size=6)
+RATES = st.sampled_from([0.002, 0.01, 0.1, 0.7])
+DELTAS = st.sampled_from([1e-3, 1e-5, 1e-8, 1e-11])
+
+
+@settings(max_examples=30)
+@given(SIGMAS, RATES, DELTAS)
+def test_order_and_splitting_do_not_matter(sigmas: list[float], rate: float, delta: float) -> None:
+    phases = [Phase(sigma, rate, 10) for sigma in sigmas]
+    halves = [Phase(sigma, rate, 5) for sigma in sigmas for _ in (0, 1)]
+    found = epsilon(Ledger(phases), delta).upper
+    assert epsilon(Ledger(phases[::-1]), delta).upper == pytest.approx(found, rel=1e-6, abs=1e-9)
+    assert epsilon(Ledger(halves), delta).upper == pytest.approx(found, rel=1e-6, abs=1e-9)
+
+
+@settings(max_examples=30)
+@given(SIGMAS, RATES, DELTAS)
+def test_more_noise_never_costs_more_and_the_band_is_under_rdp(sigmas: list[float], rate: float, delta: float) -> None:
+    found = epsilon(Ledger([Phase(sigma, rate, 20) for sigma in sigmas]), delta)
+    noisier = epsilon(Ledger([Phase(1.2 * sigma, rate, 20) for sigma in sigmas]), delta)
+    bound = epsilon(Ledger([Phase(sigma, rate, 20) for sigma in sigmas]), delta, accountant="rdp")
+    assert noisier.lower <= found.upper
+    assert 0 <= found.lower <= found.upper <= bound.upper
+
+
+@settings(max_examples=15)
+@given(SIGMAS, RATES, DELTAS, st.floats(0.2, 8.0))
+def test_calibration_keeps_its_promise(sigmas: list[float], rate: float, delta: float, target: float) -> None:
+    found = calibrate(sigmas, rate, target, delta)
+    assert 0.999 * target <= found.epsilon.upper <= target
+    assert np.allclose(np.array(found.sigmas), found.factor * np.array(sigmas))
+    again = epsilon(Ledger(epoch_phases(found.sigmas, rate)), delta)
+    assert again.upper == pytest.approx(found.epsilon.upper, rel=1e-9)
+
+
+@pytest.mark.parametrize("accountant", ACCOUNTANTS)
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+def test_calibration_works_under_any_accountant(accountant: str, sampling: str) -> None:
+    found = calibrate([5, 3, 1], 0.01, 2.0, DELTA, accountant=accountant, sampling=sampling)
+    assert 0.999 * 2 <= found.epsilon.upper <= 2
+
+
+def test_the_most_epochs_fit_and_one_more_does_not() -> None:
+    schedule = Schedule.of("constant", sigma=1.1)
+    epochs, found = most_epochs(schedule, 0.01, 3.0, DELTA)
+    assert found.upper <= 3.0
+    assert epsilon(Ledger(epoch_phases(schedule.sigmas(epochs + 1), 0.01)), DELTA).upper > 3.0
+
+
+def test_an_epoch_without_noise_costs_infinity_from_then_on() -> None:
+    path = epsilon_path(epoch_phases([2, 0, 2], 0.01), DELTA)
+    assert [math.isinf(point.upper) for point in path] == [False, True, True]
+    assert list(price_tags(epoch_phases([2, 0, 2], 0.01), DELTA)) == [0, 1, 0]
+
+
+def one_step_epsilon(sigma: float, q: float, delta: float, adjacency: str) -> float:
+    """The exact epsilon of one step: delta(eps) = first(x > x*) - e^eps second(x > x*), where the loss at x* is eps."""
+
+    def mixture(x: float, shift: int) -> float:
+        return (1 - q) * float(ndtr(-x / sigma)) + q * float(ndtr(-(x - shift) / sigma))
+
+    def loss(x: float, first: int, second: int) -> float:
+        def log(shift: int) -> float:
+            return float(np.logaddexp(np.log1p(-q), np.log(q) + (2 * shift * x - 1) / (2 * sigma**2))) if shift else 0.0
+
+        return log(first) - log(second)
+
+    def excess(x: float, first: int, second: int) -> float:
+        return mixture(x, first) - math.exp(min(loss(x, first, second), 700)) * mixture(x, second) - delta
+
+    worst = 0.0
+    for first, second in {"add-remove": [(1, 0), (0, -1)], "replace-one": [(1, -1)]}[adjacency]:
+        low, high = -12 * sigma - 1, 12 * sigma + 1
+        if excess(low, first, second) > 0 > excess(high, first, second):
+            worst = max(worst, loss(brentq(excess, low, high, args=(first, second), xtol=1e-13), first, second))
+    return worst
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-10])
+@pytest.mark.parametrize("q", [1e-4, 0.01, 0.3, 0.95])
+@pytest.mark.parametrize("sigma", [0.1, 0.5, 1.0, 5.0, 40.0])
+def test_the_band_holds_the_exact_epsilon_of_one_step(sigma: float, q: float, delta: float, adjacency: str) -> None:
+    exact = one_step_epsilon(sigma, q, delta, adjacency)
+    found = epsilon(Ledger([Phase(sigma, q, 1)]), delta, adjacency=adjacency)
+    assert found.lower <= exact * (1 + 1e-9) + 1e-12
+    assert exact * (1 - 1e-9) - 1e-12 <= found.upper
+
+
+@pytest.mark.parametrize(
+    ("phase", "delta"),
+    [
+        (Phase(0.05, 1.0, 1), 1e-12),
+        (Phase(0.05, 0.5, 10_000_000), 1e-3),
+        (Phase(1000.0, 1e-6, 1), 1e-12),
+        (Phase(1000.0, 1e-6, 10_000_000), 1e-3),
+        (Phase(0.05, 1e-6, 1), 1e-12),
+        (Phase(1.0, 0.999, 3), 1e-9),
+        (Phase(0.3, 1e-4, 100_000), 1e-6),
+    ],
+)
+def test_extremes_are_priced_not_refused(phase: Phase, delta: float) -> None:
+    found = epsilon(Ledger([phase]), delta)
+    assert 0 <= found.lower <= found.upper < math.inf
+
+
+@pytest.mark.parametrize(
+    ("work", "says"),
+    [
+        (lambda: Phase(float("nan"), 0.1, 1), "noise_multiplier must be a finite number >= 0, got nan"),
+        (lambda: Phase(1.0, 1.5, 1), "at most 1, got 1.5"),
+        (lambda: Phase(1.0, 0.1, 0), "steps must be a whole number >= 1"),
+        (lambda: Ledger([]), "the schedule is empty"),
+        (lambda: Ledger([Phase(1.0, 0.1, 10**8)]), "at most 10,000,000 steps"),
+        (lambda: epoch_phases([1, -2], 0.1), "got -2 (epoch 2)"),
+        (lambda: epsilon(Ledger([Phase(1.0, 0.1, 1)]), 1.5), "delta must be above 0 and below 1"),
+        (lambda: epsilon(Ledger([Phase(1.0, 0.1, 1)]), float("nan")), "delta must be above 0 and below 1"),
+        (lambda: epsilon(Ledger([Phase(1.0, 0.1, 1)]), 0.1, accountant="prv"), "unknown accountant 'prv'"),
+        (lambda: epsilon(Ledger([Phase(1.0, 0.1, 1)]), 0.1, adjacency="any"), "unknown adjacency 'any'"),
+        (lambda: epsilon(Ledger([Phase(1.0, 0.1, 1)]), 0.1, sampling="any"), "unknown sampling 'any'"),
+        (lambda: calibrate([1, 0], 0.1, 1.0, 0.1), "costs infinity at any scale"),
+        (lambda: calibrate([1], 0.1, float("nan"), 0.1), "target epsilon must be a finite number > 0"),
+        (lambda: calibrate([1], 0.1, -1.0, 0.1), "target epsilon must be a finite number > 0, got -1.0"),
+    ],
+)
+def test_what_cannot_be_priced_is_refused_in_one_sentence(work, says: str) -> None:
+    with pytest.raises(InputError) as refusal:
+        work()
+    assert says in str(refusal.value)
