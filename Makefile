@@ -1,0 +1,46 @@
+# dpviz: `make app` opens the dashboard, `make test` runs every test. Both need only Python 3.11+ on Debian or Ubuntu.
+PYTHON ?= python3
+BIN := .venv/bin
+HOST ?= 127.0.0.1
+PORT ?= 8501
+
+.PHONY: app test lint format certify bench clean
+
+app: .venv/runtime
+	$(BIN)/streamlit run app.py --server.address $(HOST) --server.port $(PORT)
+
+test: .venv/dev
+	DPVIZ_CHROMIUM="$$(sh tests/find-chromium)" $(BIN)/python -m pytest
+
+lint: .venv/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: .venv/dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+# Slow: 200 random ledgers against dp_accounting (about an hour).
+certify: .venv/dev
+	DPVIZ_LEDGERS=200 $(BIN)/python -m pytest tests/privacy/test_random_ledgers.py -o timeout=0
+
+bench: .venv/dev
+	$(BIN)/python -m dpviz bench accountant
+	$(BIN)/python -m dpviz bench training
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "dpviz needs Python 3.11 or newer; set PYTHON=python3.11"; exit 1; }
+	@$(PYTHON) -m venv .venv || { echo "cannot make .venv; on Debian or Ubuntu: apt-get install python3-venv"; exit 1; }
+
+.venv/runtime: requirements.txt .venv/bin/python
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt
+	@touch $@
+
+.venv/dev: requirements-dev.txt requirements.txt .venv/bin/python
+	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@touch $@ .venv/runtime
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
