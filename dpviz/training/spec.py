@@ -41,66 +41,100 @@ DATASETS.add(
 ACTIVATION = Knob("tanh", help="non-linearity after each layer", choices=("tanh", "relu"))
 GREY = {"shape": (1, 28, 28)}
 COLOUR = {"shape": (3, 32, 32)}
-MODELS.add("cnn-mnist", "Two convolutions, 26,010 weights (losing-less, Table 1).", GREY, activation=ACTIVATION)
-MODELS.add("cnn-cifar10", "Six convolutions, 550,570 weights (losing-less, Table 2).", COLOUR, activation=ACTIVATION)
+MODELS.add(
+    "cnn-mnist",
+    "Two convolutions, 26,010 weights (losing-less, Table 1).",
+    {**GREY, "title": "CNN, 28 x 28"},
+    activation=ACTIVATION,
+)
+MODELS.add(
+    "cnn-cifar10",
+    "Six convolutions, 550,570 weights (losing-less, Table 2).",
+    {**COLOUR, "title": "CNN, 32 x 32"},
+    activation=ACTIVATION,
+)
 MODELS.add(
     "scatter-mnist",
     "Two convolutions on fixed ScatterNet features (losing-less, Table 3).",
-    GREY,
+    {**GREY, "title": "ScatterNet and CNN, 28 x 28"},
     activation=ACTIVATION,
 )
 MODELS.add(
     "scatter-cifar10",
     "Four convolutions on fixed ScatterNet features (losing-less, Table 4).",
-    COLOUR,
+    {**COLOUR, "title": "ScatterNet and CNN, 32 x 32"},
     activation=ACTIVATION,
 )
 MODELS.add(
     "cnn-curricula",
     "Two convolutions of 16 and 32 filters with max pooling (curricula, Sec. 3.3).",
-    GREY,
+    {**GREY, "title": "CNN of curricula"},
     activation=Knob("relu", help=ACTIVATION.help, choices=("tanh", "relu")),
     hidden=Knob(0, 0, 1024, "units of a second fully connected layer; 0: none"),
 )
-MODELS.add("resnet20", "ResNet-20 with group normalisation (optimizers).", COLOUR)
-MODELS.add("logistic", "Multinomial logistic regression on the pixels.")
+MODELS.add("resnet20", "ResNet-20 with group normalisation (optimizers).", {**COLOUR, "title": "ResNet-20"})
+MODELS.add("logistic", "Multinomial logistic regression on the pixels.", {"title": "Logistic regression"})
 
 GAMMA = Knob(5.0, 0.0, 20.0, "focusing: how strongly easy examples are played down")
 THRESHOLD = Knob(0.0, 0.0, 100.0, "epoch at which the loss is half way from SSE to the second loss")
-LOSSES.add("cross-entropy", "The usual classification loss.")
-LOSSES.add("sse", "Half the squared error between logits and one-hot labels (Eq. 5).")
-LOSSES.add("focal", "Cross-entropy that plays down easy examples (Eq. 6).", gamma=GAMMA)
-LOSSES.add("sse+ce", "From SSE to cross-entropy as training goes on.", threshold=THRESHOLD)
-LOSSES.add("sse+focal", "From SSE to focal loss as training goes on.", threshold=THRESHOLD, gamma=GAMMA)
+LOSSES.add("cross-entropy", "The usual classification loss.", {"title": "Cross-entropy"})
+LOSSES.add("sse", "Half the squared error between logits and one-hot labels (Eq. 5).", {"title": "Squared error (SSE)"})
+LOSSES.add("focal", "Cross-entropy that plays down easy examples (Eq. 6).", {"title": "Focal"}, gamma=GAMMA)
+LOSSES.add(
+    "sse+ce",
+    "From SSE to cross-entropy as training goes on.",
+    {"title": "SSE, then cross-entropy"},
+    threshold=THRESHOLD,
+)
+LOSSES.add(
+    "sse+focal",
+    "From SSE to focal loss as training goes on.",
+    {"title": "SSE, then focal"},
+    threshold=THRESHOLD,
+    gamma=GAMMA,
+)
 LOSSES.add(
     "tailored",
     "SSE, then focal, with a penalty on pre-activations: the loss of losing-less (Eq. 8).",
+    {"title": "Tailored (losing-less)"},
     threshold=THRESHOLD,
     gamma=GAMMA,
     beta=Knob(1.0, 0.01, 1000.0, "the pre-activation penalty is divided by this"),
 )
-LOSSES.add("sae", "Sum of absolute errors of the logits (Eq. 10).")
+LOSSES.add("sae", "Sum of absolute errors of the logits (Eq. 10).", {"title": "Absolute error (SAE)"})
 LOSSES.add(
-    "huber", "Squared near the label, absolute far from it (Eq. 11).", beta=Knob(1.0, 0.01, 100.0, "where it turns")
+    "huber",
+    "Squared near the label, absolute far from it (Eq. 11).",
+    {"title": "Huber"},
+    beta=Knob(1.0, 0.01, 100.0, "where it turns"),
 )
 
 MOMENTUM = Knob(0.0, 0.0, 0.9999, "share of the last update that is kept")
 BETA1 = Knob(0.9, 0.0, 0.99999, "decay of the mean gradient")
 BETA2 = Knob(0.999, 0.0, 0.999999, "decay of the squared gradient")
 STABILITY = Knob(1e-8, 0.0, 1.0, "added to the denominator")
-OPTIMIZERS.add("sgd", "Stochastic gradient descent.", momentum=MOMENTUM, nesterov=Knob(False, help="look ahead"))
+OPTIMIZERS.add(
+    "sgd", "Stochastic gradient descent.", {"title": "SGD"}, momentum=MOMENTUM, nesterov=Knob(False, help="look ahead")
+)
 OPTIMIZERS.add(
     "rmsprop",
     "Step scaled by the running size of the gradient (optimizers, Alg. 2).",
+    {"title": "RMSProp"},
     beta2=Knob(0.9, 0.0, 0.999999, BETA2.help),
     stability=STABILITY,
 )
 OPTIMIZERS.add(
-    "adam", "Running mean over running size (optimizers, Alg. 3).", beta1=BETA1, beta2=BETA2, stability=STABILITY
+    "adam",
+    "Running mean over running size (optimizers, Alg. 3).",
+    {"title": "Adam"},
+    beta1=BETA1,
+    beta2=BETA2,
+    stability=STABILITY,
 )
 OPTIMIZERS.add(
     "adam-bc",
     "Adam with the DP noise's variance taken out (Tang et al. 2023).",
+    {"title": "Adam-BC"},
     beta1=BETA1,
     beta2=BETA2,
     floor=Knob(1e-8, 0.0, 1.0, "least squared size"),
@@ -108,35 +142,53 @@ OPTIMIZERS.add(
 OPTIMIZERS.add(
     "lion",
     "Sign of a running mean (optimizers, Alg. 4).",
+    {"title": "Lion"},
     beta1=BETA1,
     beta2=Knob(0.99, 0.0, 0.999999, BETA2.help),
     weight_decay=Knob(0.0, 0.0, 1.0, "pull towards zero"),
 )
 
-CLIPPINGS.add("flat", "Scale an example's gradient down to the clipping norm if it is longer.")
+CLIPPINGS.add("flat", "Scale an example's gradient down to the clipping norm if it is longer.", {"title": "Flat"})
 CLIPPINGS.add(
     "auto-s",
     "Normalise every example's gradient: g C / (|g| + gamma) (Bu et al. 2022).",
+    {"title": "AUTO-S"},
     gamma=Knob(0.01, 1e-6, 1.0, "stability constant"),
 )
-CLIPPINGS.add("per-layer", "Clip each layer's gradient to its share C / sqrt(layers) of the norm.")
+CLIPPINGS.add(
+    "per-layer", "Clip each layer's gradient to its share C / sqrt(layers) of the norm.", {"title": "Per layer"}
+)
 
-CURRICULA.add("none", "Examples come at random.")
-CURRICULA.add("sample", "Easy to hard in a fixed order, by a logistic regression's loss (curricula, Alg. 2).")
-CURRICULA.add("dynamic", "Easy to hard by the model's own loss, sorted anew each epoch (curricula, Sec. 6.3).")
+CURRICULA.add("none", "Examples come at random.", {"title": "None"})
+CURRICULA.add(
+    "sample",
+    "Easy to hard in a fixed order, by a logistic regression's loss (curricula, Alg. 2).",
+    {"title": "Sorted once, easy to hard"},
+)
+CURRICULA.add(
+    "dynamic",
+    "Easy to hard by the model's own loss, sorted anew each epoch (curricula, Sec. 6.3).",
+    {"title": "Sorted anew each epoch"},
+)
 CURRICULA.add(
     "masked",
     "An example's gradient counts only if its own loss is under the epoch's threshold: keeps DP-SGD's epsilon.",
+    {"title": "Masked (keeps epsilon)"},
     start=Knob(2.3, 0.0, 100.0, "loss threshold of the first epoch"),
     end=Knob(10.0, 0.0, 100.0, "loss threshold from the last warm-up epoch on; no mask after it"),
     warmup=Knob(5, 1, MAX_EPOCHS, "epochs with a mask"),
 )
 
-METHODS.add("dp-sgd", "Clip each example's gradient, add noise, step.")
-METHODS.add("sgd", "No clipping and no noise: the ceiling that privacy is measured against. No guarantee.")
+METHODS.add("dp-sgd", "Clip each example's gradient, add noise, step.", {"title": "DP-SGD"})
+METHODS.add(
+    "sgd",
+    "No clipping and no noise: the ceiling that privacy is measured against. No guarantee.",
+    {"title": "SGD (not private)"},
+)
 METHODS.add(
     "screening",
     "Take a noisy step back if the loss got worse, with simulated annealing (screening, Alg. 2).",
+    {"title": "Noise screening"},
     temperature=Knob(10.0, 0.0, 1e6, "Q0: how soon worse steps stop being accepted"),
     rejections=Knob(10, 0, 1000, "mu0: accept anyway after so many rejections in a row"),
     public_examples=Knob(1000, 10, 10_000, "test examples set aside as public, on which steps are judged"),
