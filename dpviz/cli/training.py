@@ -44,10 +44,10 @@ def _train_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--epochs", type=whole, help="train so long; the schedule is drawn over them by its formula")
     parser.add_argument("--seeds", help="one run a seed, for example 0,1,2")
     parser.add_argument("--title", default="", help="a name for the runs")
-    _machine_arguments(parser)
+    machine_arguments(parser)
 
 
-def _machine_arguments(parser: argparse.ArgumentParser) -> None:
+def machine_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", choices=DEVICES, default="auto", help="auto: CUDA, then MPS, then the CPU")
     parser.add_argument("--data-dir", type=Path, help="folder with datasets (or set DPVIZ_DATA)")
 
@@ -55,8 +55,8 @@ def _machine_arguments(parser: argparse.ArgumentParser) -> None:
 def _train(args: argparse.Namespace) -> Result:
     specs = _specs(args)
     store = Store()
-    _check_machine(args)
-    with _foreground(store, len(specs)) as runner:
+    check_machine(args)
+    with foreground(store, len(specs)) as runner:
         title = args.title or _origin(args, specs[0])
         ids = runner.start_all(specs, title=title, device=args.device, data_dir=args.data_dir)
     return _results([store.get(run_id) for run_id in ids], args)
@@ -79,7 +79,7 @@ def _specs(args: argparse.Namespace) -> tuple[RunSpec, ...]:
     if "epochs" not in settings and "," in str(settings.get("schedule", "")):
         settings["epochs"] = str(settings["schedule"]).count(",") + 1
     spec = change(start, settings)
-    return with_seeds(spec, _seeds(args.seeds)) if args.seeds is not None else (spec,)
+    return with_seeds(spec, seeds_of(args.seeds)) if args.seeds is not None else (spec,)
 
 
 def _origin(args: argparse.Namespace, spec: RunSpec) -> str:
@@ -88,14 +88,14 @@ def _origin(args: argparse.Namespace, spec: RunSpec) -> str:
     return f"{args.recipe} with {' '.join(args.set)}"[:MAX_TITLE] if changed else ""
 
 
-def _seeds(text: str) -> list[int]:
+def seeds_of(text: str) -> list[int]:
     try:
         return [int(part) for part in text.split(",")]
     except ValueError:
         raise InputError(f"seeds are whole numbers with commas between, for example 0,1,2; got {text!r}") from None
 
 
-def _check_machine(args: argparse.Namespace) -> None:
+def check_machine(args: argparse.Namespace) -> None:
     """Refuse a device or a data folder that is not there before anything is written."""
     from dpviz.training.engine import pick_device
 
@@ -105,7 +105,7 @@ def _check_machine(args: argparse.Namespace) -> None:
 
 
 @contextlib.contextmanager
-def _foreground(store: Store, runs: int) -> Iterator[ForegroundRunner]:
+def foreground(store: Store, runs: int) -> Iterator[ForegroundRunner]:
     """A runner with a progress bar on standard error; Ctrl-C ends its runs as stopped, with a checkpoint."""
     bar = Bar(runs)
     runner = ForegroundRunner(store, on_progress=bar.step, on_epoch=bar.epoch)
@@ -247,7 +247,7 @@ def _runs_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=tuple(ACTIONS), help="what to do")
     parser.add_argument("id", nargs="?", help="a run's id; list shows them")
     parser.add_argument("--out", type=Path, help="export: write to this file")
-    _machine_arguments(parser)
+    machine_arguments(parser)
 
 
 def _runs(args: argparse.Namespace) -> Result:
@@ -289,8 +289,8 @@ def _setting(value: Any) -> str:
 
 
 def _resume(store: Store, args: argparse.Namespace) -> Result:
-    _check_machine(args)
-    with _foreground(store, 1) as runner:
+    check_machine(args)
+    with foreground(store, 1) as runner:
         runner.resume(args.id, device=args.device, data_dir=args.data_dir)
     return _results([store.get(args.id)], args)
 

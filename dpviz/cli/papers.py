@@ -1,0 +1,90 @@
+"""reproduce, papers: full-length runs of the papers' experiments, and what they report beside what we measured."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from typing import Any
+
+from dpviz.cli.command import Command, Result, table
+from dpviz.cli.training import check_machine, foreground, machine_arguments, seeds_of
+from dpviz.runs.reproduce import Outcome, Reproduction, Task, tasks
+from dpviz.runs.store import Store
+
+UNITS = {"h": 3600, "m": 60, "s": 1}
+
+
+# --- reproduce ----------------------------------------------------------------------------------------------------
+
+
+def _reproduce_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("which", nargs="?", metavar="PAPER[/EXPERIMENT]", help="everything, if left out")
+    parser.add_argument("--seeds", help="one run a seed, for example 0,1,2 (the default)")
+    parser.add_argument("--time-budget", type=duration, help="stop after so long, for example 2h or 1h30m")
+    parser.add_argument("--list", action="store_true", help="show what is cached, begun and missing; train nothing")
+    machine_arguments(parser)
+
+
+def duration(text: str) -> float:
+    """2h, 90m, 1h30m or 45s in seconds."""
+    if not re.fullmatch(r"(\d+h)?(\d+m)?(\d+s)?", text) or not text:
+        raise argparse.ArgumentTypeError(f"must be a time such as 2h, 1h30m or 45s, got {text!r}")
+    return sum(int(number) * UNITS[unit] for number, unit in re.findall(r"(\d+)([hms])", text))
+
+
+def _reproduce(args: argparse.Namespace) -> Result:
+    wanted = tasks(args.which, seeds_of(args.seeds) if args.seeds is not None else None)
+    reproduction = Reproduction(Store())
+    for warning in reproduction.warnings:
+        print(f"dpviz: {warning}", file=sys.stderr)
+    if args.list:
+        return _listed(reproduction, wanted)
+    check_machine(args)
+    outcomes = []
+    missing = reproduction.missing(wanted)
+    with foreground(reproduction.store, len(missing)) as runner:
+        made = reproduction.run(
+            missing, runner, seconds=args.time_budget, device=args.device, data_dir=args.data_dir, on_task=_announce
+        )
+        for outcome in made:
+            outcomes.append(outcome)
+            print(_sentence(outcome), file=sys.stderr, flush=True)
+    left = len(reproduction.missing(wanted))
+    args.exit_code = int(any(outcome.state == "failed" for outcome in outcomes))
+    lines = [*map(_sentence, outcomes), f"{len(wanted) - left} of {len(wanted)} runs are cached; {left} are missing"]
+    return {"runs": [_outcome_json(outcome) for outcome in outcomes], "missing": left}, "\n".join(lines)
+
+
+def _listed(reproduction: Reproduction, wanted: tuple[Task, ...]) -> Result:
+    rows = [(task.recipe, task.seed, reproduction.state(task)) for task in wanted]
+    data = [{"experiment": recipe, "seed": seed, "state": state} for recipe, seed, state in rows]
+    return {"runs": data, "warnings": reproduction.warnings}, table(("experiment", "seed", "state"), rows)
+
+
+def _announce(task: Task) -> None:
+    print(f"{task}: {task.spec.epochs} epochs", file=sys.stderr, flush=True)
+
+
+def _sentence(outcome: Outcome) -> str:
+    text = f"{outcome.task}: {outcome.state}"
+    if outcome.error:
+        return f"{text}: {outcome.error}"
+    last = outcome.run.epochs[-1] if outcome.run and outcome.run.epochs else None
+    return f"{text}, test accuracy {last.test_accuracy:.2%} after epoch {last.epoch}" if last else text
+
+
+def _outcome_json(outcome: Outcome) -> dict[str, Any]:
+    last = outcome.run.epochs[-1] if outcome.run and outcome.run.epochs else None
+    return {
+        "experiment": outcome.task.recipe,
+        "seed": outcome.task.seed,
+        "state": outcome.state,
+        "error": outcome.error,
+        "test_accuracy": last.test_accuracy if last else None,
+    }
+
+
+COMMANDS = (
+    Command("reproduce", "run the papers' experiments that are not cached yet", _reproduce_arguments, _reproduce),
+)

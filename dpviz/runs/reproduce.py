@@ -1,0 +1,208 @@
+"""Full-length runs of the papers' experiments: what is missing from cached_runs, the most valuable first.
+
+Partial runs live in a store like a person's own: a budget that runs out, Ctrl-C or a crash loses no more than an epoch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from dpviz.papers import PAPERS, RECIPES, recipes_of
+from dpviz.privacy.tables import InputError
+from dpviz.runs.cached import CachedRun, cached_runs, read_cached, write_cached
+from dpviz.runs.records import RESUMABLE, Run
+from dpviz.runs.runner import ForegroundRunner
+from dpviz.runs.store import Store
+from dpviz.training.spec import RunSpec
+
+SEEDS = (0, 1, 2)
+
+# What is worth most comes first: one seed of whatever decides a claim, then more seeds, then what takes hours.
+# A line is (patterns of recipes, seeds); what no line names follows in the papers' order.
+ORDER: tuple[tuple[tuple[str, ...], tuple[int, ...]], ...] = (
+    (("curricula/linear-*", "curricula/constant-1.54", "curricula/matched-pld-linear"), (0,)),
+    (("curricula/exponential-*", "curricula/quadratic-*", "curricula/constant-[015]"), (0,)),
+    (("curricula/constant-1.60", "curricula/matched-pld-quadratic", "curricula/sample-constant-[15]"), (0,)),
+    (("losing-less/mnist-ce-t-cnn", "losing-less/mnist-o-t-cnn"), (0,)),
+    (("curricula/piecewise-*", "curricula/constant-*", "curricula/matched-*", "curricula/logarithmic-*"), (0,)),
+    (("screening/mnist", "screening/mnist-tanh"), (0,)),
+    (("curricula/masked-*", "curricula/sample-*", "curricula/dynamic-*"), (0,)),
+    (("losing-less/mnist-sse-t-cnn", "losing-less/mnist-sse-focal-t-cnn"), (0,)),
+    (("screening/mnist-dpsgd", "screening/mnist-auto-s"), (0,)),
+    (("curricula/*",), (1, 2)),
+    (("losing-less/fashion-ce-t-cnn", "losing-less/fashion-o-t-cnn", "screening/fashion", "screening/fashion-*"), (0,)),
+    (("losing-less/mnist-*-t-cnn", "losing-less/fashion-*-t-cnn"), SEEDS),
+    (("screening/mnist*", "screening/fashion*", "losing-less/mnist-*", "losing-less/fashion-*"), SEEDS),
+    (("losing-less/cifar10-ce-t-cnn", "losing-less/cifar10-o-t-cnn"), (0,)),
+    (("optimizers/dp-*-b256", "optimizers/dp-adam-b256-lr0.001", "screening/cifar10*"), (0,)),
+)
+
+
+@dataclass(frozen=True)
+class Task:
+    """One run to be made: an experiment with a seed. `losing-less` looks inside its runs, so its seed 0 does too."""
+
+    recipe: str
+    seed: int
+
+    @property
+    def spec(self) -> RunSpec:
+        inside = self.recipe.startswith("losing-less/") and self.seed == 0
+        return dataclasses.replace(RECIPES[self.recipe].spec, seed=self.seed, diagnostics=inside)
+
+    def __str__(self) -> str:
+        return f"{self.recipe} seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a task: cached, shared (computed for another experiment), stopped or failed."""
+
+    task: Task
+    state: str
+    run: Run | None = None
+    error: str = ""
+
+
+def tasks(which: str | None = None, seeds: Iterable[int] | None = None) -> tuple[Task, ...]:
+    """Every run of a paper or an experiment, or of all of them, the most valuable first."""
+    wanted = _recipes(which)
+    allowed = tuple(SEEDS if seeds is None else seeds)
+    every = [(patterns, tier) for patterns, tier in ORDER] + [(("*",), SEEDS), (("*",), allowed)]
+    found = (
+        Task(name, seed)
+        for patterns, tier in every
+        for seed in tier
+        for pattern in patterns
+        for name in wanted
+        if seed in allowed and fnmatchcase(name, pattern)
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def _recipes(which: str | None) -> tuple[str, ...]:
+    if which is None:
+        return tuple(RECIPES)
+    if "/" in which:
+        return (RECIPES[which].name,)
+    names = tuple(recipe.name for recipe in recipes_of(PAPERS[which].name))
+    if not names:
+        raise InputError(f"{which} has no experiments that this command can run")
+    return names
+
+
+class Reproduction:
+    """The cached runs and a store of unfinished ones, and how to get from the second to the first."""
+
+    def __init__(self, store: Store, folder: Path | None = None) -> None:
+        self.store, self.folder = store, folder
+        listing = cached_runs(folder)
+        self.warnings = listing.warnings
+        self.cached = {(f"{run.paper}/{run.experiment}", run.seed): run for run in listing.runs}
+
+    def state(self, task: Task) -> str:
+        """cached, begun (in the store) or missing. A cached run of other settings than the recipe's is missing."""
+        if self._is_cached(task):
+            return "cached"
+        return "begun" if self._begun(task.spec) else "missing"
+
+    def missing(self, wanted: Iterable[Task]) -> tuple[Task, ...]:
+        return tuple(task for task in wanted if not self._is_cached(task))
+
+    def run(
+        self,
+        wanted: Iterable[Task],
+        runner: ForegroundRunner,
+        *,
+        seconds: float | None = None,
+        device: str = "auto",
+        data_dir: Path | None = None,
+        on_task: Callable[[Task], None] = lambda task: None,
+    ) -> Iterator[Outcome]:
+        """Make what is missing, one run after the other, until it is done or the time is up."""
+        ends = time.monotonic() + seconds if seconds is not None else None
+        for task in self.missing(wanted):
+            if ends is not None and time.monotonic() >= ends:
+                return
+            on_task(task)
+            if twin := self._twin(task.spec):
+                yield Outcome(task, "shared", self._write(_renamed(twin, task), task))
+                continue
+            run = self._train(task.spec, runner, ends, device, data_dir)
+            if run.status == "done":
+                yield Outcome(task, "cached", self._write(run, task))
+            else:
+                yield Outcome(task, run.status, run, run.error)
+            if run.status == "stopped":
+                return
+
+    def _train(
+        self, spec: RunSpec, runner: ForegroundRunner, ends: float | None, device: str, data_dir: Path | None
+    ) -> Run:
+        """The run in the store, trained to its end or until the time is up."""
+        run_id = self._begun(spec)
+        with _deadline(ends, runner):
+            if run_id is None:
+                run_id = runner.start(spec, device=device, data_dir=data_dir)
+            elif self.store.get(run_id).status in RESUMABLE:
+                runner.resume(run_id, device=device, data_dir=data_dir)
+        return self.store.get(run_id)
+
+    def _write(self, run: Run, task: Task) -> Run:
+        paper, _, experiment = task.recipe.partition("/")
+        written = write_cached(run, paper, experiment, folder=self.folder, replace=True)
+        self.cached[task.recipe, task.seed] = read_cached(written)
+        return run
+
+    def _is_cached(self, task: Task) -> bool:
+        found = self.cached.get((task.recipe, task.seed))
+        return found is not None and same(found.run.spec, task.spec)
+
+    def _twin(self, spec: RunSpec) -> CachedRun | None:
+        """A finished cached run of equal settings, which looked inside if this one has to."""
+        done = (run for run in self.cached.values() if run.run.status == "done" and same(run.run.spec, spec))
+        return next((run for run in done if run.run.spec.diagnostics >= spec.diagnostics), None)
+
+    def _begun(self, spec: RunSpec) -> str | None:
+        """The run in the store that is this task, finished or not."""
+        alike = (run for run in self.store.list().runs if run.key == spec.key)
+        return next((run.id for run in alike if run.status in (*RESUMABLE, "done")), None)
+
+
+def _renamed(twin: CachedRun, task: Task) -> Run:
+    """Another experiment's run of equal settings, under this experiment's name; its provenance says so."""
+    assert twin.run.provenance is not None
+    place = twin.run.provenance.place or f"computed for {twin.paper}/{twin.experiment}"
+    provenance = dataclasses.replace(twin.run.provenance, place=place)
+    return dataclasses.replace(
+        twin.run, spec=dataclasses.replace(twin.run.spec, recipe=task.recipe), provenance=provenance
+    )
+
+
+def same(one: RunSpec, other: RunSpec) -> bool:
+    """Whether two runs compute the same: looking inside does not change a run, and names are labels."""
+    labels = {"recipe": "", "diagnostics": False}
+    return one.to_json() | labels == other.to_json() | labels
+
+
+class _deadline:
+    """Stops the runner's run, within a step and with a checkpoint, once the time is up."""
+
+    def __init__(self, ends: float | None, runner: ForegroundRunner) -> None:
+        left = max(0.0, ends - time.monotonic()) if ends is not None else None
+        self.timer = threading.Timer(left, runner.stop_all) if left is not None else None
+
+    def __enter__(self) -> None:
+        if self.timer:
+            self.timer.daemon = True
+            self.timer.start()
+
+    def __exit__(self, *ending: object) -> None:
+        if self.timer:
+            self.timer.cancel()
