@@ -65,7 +65,7 @@ RANGES: dict[str, Knob] = {
     "mu": Knob(1.0, 0.0, 100.0, "D_th falls by mu sqrt(T) after epoch T"),
     "regularization": Knob(1.0, 1e-6, 1e6, "lambda; steps are R / (lambda sqrt(t)) long"),
     "radius": Knob(1.0, 1e-6, 1e6, "R; weights are kept within this length"),
-    "length": Knob(1.0, 1e-6, 1e6, "rows are scaled to this length, which with the loss gives the bound L"),
+    "length": Knob(20.0, 1e-6, 1e6, "rows are scaled to this length, which with the loss gives the bound L"),
     "intercept": Knob(0.0, -1e6, 1e6, "b of <w, x> + b; fixed"),
 }
 ANSWERED, TRUE = "answered", "true"
@@ -86,7 +86,7 @@ class LocalSpec:
     mu: float = 1.0
     regularization: float = 1.0
     radius: float = 1.0
-    length: float = 1.0
+    length: float = 20.0
     intercept: float = 0.0
     gradient_label: str = ANSWERED
     """Algorithm 1 computes the gradient with the answered label; "true" takes the person's own (private sampling

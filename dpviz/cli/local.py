@@ -1,0 +1,175 @@
+"""local: PRESTIGE, DJW and SGD under local privacy, test error against budget."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpviz.cli.command import Command, Result, number, table, whole
+from dpviz.privacy.tables import InputError
+from dpviz.training.localspec import RANGES, LocalSpec
+
+if TYPE_CHECKING:
+    from dpviz.training.tabular import Tabular
+    from dpviz.training.trials import Difference, Trial
+
+PRINTED = ("prestige", "djw", "sgd")
+SETTINGS = ("batch_size", "epochs", "share", "threshold", "mu", "regularization", "radius", "length", "intercept")
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--data",
+        default="breast-cancer",
+        help="mnist38, breast-cancer, a7a, diabetes130, or the path of a CSV or LIBSVM file",
+    )
+    parser.add_argument("--label", help="name of a CSV file's label column; otherwise label, class, target or y")
+    parser.add_argument("--data-dir", type=Path, help="folder with datasets (or set DPVIZ_DATA)")
+    parser.add_argument("--methods", default=",".join(PRINTED), help="of prestige, djw, masked, sgd")
+    parser.add_argument("--budgets", default="0.8,1.0,1.2,1.4,1.6", help="epsilons of one visit")
+    parser.add_argument("--repeats", type=whole, default=20, help="runs of each, with other orders and draws")
+    parser.add_argument("--seed", type=whole, default=0)
+    parser.add_argument("--loss", default="hinge", help="hinge, logistic, gompertz or ramp")
+    parser.add_argument("--loss-knob", type=number, help="c of gompertz (2), s of ramp (-1)")
+    parser.add_argument(
+        "--gradient-label", default="answered", help="answered (as in the paper) or true: which label gradients use"
+    )
+    whole_numbers = ("batch_size", "epochs")
+    for name in SETTINGS:
+        flag = f"--{name.replace('_', '-')}"
+        parser.add_argument(flag, dest=name, type=whole if name in whole_numbers else number, help=RANGES[name].help)
+    parser.add_argument("--cross-validate", action="store_true", help="choose lambda by 10 folds, for each row its own")
+    parser.add_argument("--out", type=Path, help="also write the rows, the settings and their provenance to this file")
+
+
+def _run(args: argparse.Namespace) -> Result:
+    from dpviz.training.tabular import load_tabular
+    from dpviz.training.trials import choose_lambda, differences, run_trials, specs_for
+
+    started = time.monotonic()
+    budgets = _numbers(args.budgets)
+    data = load_tabular(args.data, args.data_dir, args.label)
+    specs = specs_for(_base(args), _names(args.methods), budgets)
+    if args.cross_validate:
+        specs = choose_lambda(data, specs, seed=args.seed, progress=Bar("cross-validation"))
+    trials = run_trials(data, specs, repeats=args.repeats, seed=args.seed, progress=Bar("training"))
+    pairs = [pair for first in ("prestige", "masked") for pair in differences(trials, first, "djw")]
+    result = {"rows": [trial.to_json() for trial in trials], "differences": [pair.to_json() for pair in pairs]}
+    result |= {"data": data.name, "people": data.people, "notes": data.notes}
+    if args.out is not None:
+        _write(args, result, specs[0], (time.monotonic() - started) / 60)
+    return result, _text(data, trials, pairs)
+
+
+def _base(args: argparse.Namespace) -> LocalSpec:
+    given = {name: getattr(args, name) for name in SETTINGS if getattr(args, name) is not None}
+    names = {"loss": args.loss, "loss_knob": args.loss_knob, "gradient_label": args.gradient_label}
+    return LocalSpec(**given | names)
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(f"budgets are numbers with commas between, for example 0.8,1.0; got {text!r}") from None
+
+
+def _names(text: str) -> list[str]:
+    return list(dict.fromkeys(name.strip() for name in text.split(",")))
+
+
+class Bar:
+    """One line on standard error that is drawn over; silent where that is no terminal."""
+
+    def __init__(self, what: str) -> None:
+        self.what, self.drawn = what, 0.0
+
+    def __call__(self, share: float) -> None:
+        now = time.monotonic()
+        if sys.stderr.isatty() and (now - self.drawn > 0.2 or share == 1.0):
+            self.drawn = now
+            text = f"{self.what} [{'#' * round(24 * share):24}] {share:.0%}" if share < 1 else ""
+            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def _text(data: Tabular, trials: tuple[Trial, ...], pairs: list[Difference]) -> str:
+    heads = ("method", "epsilon a visit", "test error", "std", "averaged weights", "lambda", "epsilon a person")
+    rows = [
+        (
+            trial.spec.method,
+            trial.spec.epsilon if trial.spec.private else None,
+            trial.mean_error,
+            trial.std_error,
+            float(trial.average[:, -1].mean()),
+            trial.spec.regularization,
+            trial.epsilon_per_person if trial.spec.private else "none",
+        )
+        for trial in trials
+        if trial.spec.private or trial.spec.epsilon == trials[0].spec.epsilon
+    ]
+    spec = trials[0].spec
+    parts = [
+        f"{data.name}: {data.people:,} people, {len(data.test_labels):,} test rows, {data.dimension} features; "
+        f"{spec.loss} loss, {spec.epochs} epochs, {len(trials[0].errors)} repeats",
+        table(heads, rows),
+    ]
+    if pairs:
+        heads = ("difference", "epsilon a visit", "mean", "95 % from", "to", "p", "first is better")
+        shown = [
+            (
+                f"{pair.first} - {pair.second}",
+                pair.budget,
+                pair.mean,
+                pair.low,
+                pair.high,
+                f"{pair.p_value:.2g}",
+                f"{pair.first_better} of {pair.repeats}",
+            )
+            for pair in pairs
+        ]
+        parts.append(table(heads, shown))
+    if any(trial.spec.method == "prestige" for trial in trials):
+        parts.append("epsilon a person of prestige covers the label only: who falls silent shows the features")
+    return "\n\n".join(parts)
+
+
+def _write(args: argparse.Namespace, result: dict[str, Any], spec: LocalSpec, minutes: float) -> None:
+    from dpviz.runs.work import commit
+
+    settings = {name: getattr(spec, name) for name in SETTINGS if name != "regularization"}
+    settings |= {"cross_validated": args.cross_validate, "repeats": args.repeats, "seed": args.seed}
+    provenance = {
+        "kind": "measured",
+        "source": "dpviz",
+        "command": _command(args),
+        "commit": commit(),
+        "versions": {name: version(name) for name in ("numpy", "scipy")} | {"python": platform.python_version()},
+        "minutes": round(minutes, 2),
+    }
+    text = json.dumps({**result, "settings": settings, "provenance": provenance}, indent=1, allow_nan=False)
+    try:
+        args.out.parent.mkdir(parents=True, exist_ok=True)
+        args.out.write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot write {str(args.out)!r}: {error.strerror}") from None
+
+
+def _command(args: argparse.Namespace) -> str:
+    """The command again, without folders of this machine."""
+    words = ["python -m dpviz local", f"--data {Path(args.data).name}", f"--methods {args.methods}"]
+    words += [f"--budgets {args.budgets}", f"--repeats {args.repeats}", f"--seed {args.seed}", f"--loss {args.loss}"]
+    words += [f"--gradient-label {args.gradient_label}"] if args.gradient_label != "answered" else []
+    words += [f"--loss-knob {args.loss_knob:g}"] if args.loss_knob is not None else []
+    for name in SETTINGS:
+        if getattr(args, name) is not None:
+            words.append(f"--{name.replace('_', '-')} {getattr(args, name):g}")
+    return " ".join([*words, "--cross-validate"] if args.cross_validate else words)
+
+
+COMMANDS = (Command("local", "local privacy: PRESTIGE, DJW and SGD, test error against budget", _arguments, _run),)
