@@ -34,20 +34,29 @@ AXES: dict[str, Axis] = {
     "train_loss": Axis("Training loss"),
     "noise_multiplier": Axis("Noise multiplier σ"),
 }
+LOG_TICKS = [digit * 10.0**power for power in range(-4, 6) for digit in (1, 2, 5)]
 PERCENT = ("test_accuracy", "train_accuracy")
 
 
 def layout(x: str, y: str, *, height: int = 360, log_x: bool = False) -> dict[str, Any]:
     """Axes with titles, a legend above the plot, room for nothing else; `uirevision` keeps a person's zoom."""
+    ticks = {"tickvals": LOG_TICKS, "ticktext": [f"{tick:g}" for tick in LOG_TICKS]} if log_x else {}
     return {
         "height": height,
         "margin": {"l": 56, "r": 16, "t": 36, "b": 48},
-        "xaxis": {"title": {"text": x}, "type": "log" if log_x else "linear", "showgrid": True},
+        "showlegend": True,
+        "xaxis": {"title": {"text": x}, "type": "log" if log_x else "linear", "showgrid": True, **ticks},
         "yaxis": {"title": {"text": y}, "showgrid": True},
         "legend": {"orientation": "h", "x": 0, "y": 1.02, "xanchor": "left", "yanchor": "bottom"},
         "hovermode": "closest",
         "uirevision": f"{x}/{y}/{log_x}",
     }
+
+
+def epoch_ticks(last: float) -> dict[str, Any]:
+    """Whole epochs on an axis: every one of up to ten, then every second, fifth, tenth ..."""
+    step = next((step for step in (1, 2, 5, 10, 20, 50, 100, 200) if last <= 10 * step), 500)
+    return {"tick0": step if step > 1 else 1, "dtick": step}
 
 
 def tinted(colour: str, alpha: float) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from scipy import special
 
 from dpviz.papers import RECIPES, Reported, recipes_of
 from dpviz.privacy import Schedule, epoch_phases, guarantee
@@ -196,12 +196,17 @@ class LogFit:
     squares: float
     residual: float
 
+    @property
+    def doubling(self) -> float:
+        """Points of accuracy that go with twice the epsilon."""
+        return self.slope * math.log(2)
+
     def line(self, epsilons: np.ndarray) -> np.ndarray:
         return self.intercept + self.slope * np.log(epsilons)
 
     def band(self, epsilons: np.ndarray) -> np.ndarray:
         """Half width of the confidence band of the line: t s sqrt(1/n + (ln eps - mean)^2 / S)."""
-        quantile = stats.t.ppf((1 + CONFIDENCE) / 2, self.points - 2)
+        quantile = special.stdtrit(self.points - 2, (1 + CONFIDENCE) / 2)
         away = (np.log(epsilons) - self.mean_log) ** 2
         return quantile * self.residual * np.sqrt(1 / self.points + away / self.squares)
 
@@ -213,15 +218,26 @@ def log_fit(ends: pd.DataFrame, x: str = "epsilon_sound") -> LogFit | None:
     logs, accuracies = np.log(points[x].to_numpy(float)), points["test_accuracy"].to_numpy(float)
     if len(logs) < 3 or np.ptp(logs) < 1e-9 or np.ptp(accuracies) < 1e-9:
         return None
-    found = stats.linregress(logs, accuracies)
-    rest = accuracies - (found.intercept + found.slope * logs)
+    away, squares = logs - logs.mean(), float(((logs - logs.mean()) ** 2).sum())
+    slope = float(away @ accuracies / squares)
+    intercept = float(accuracies.mean() - slope * logs.mean())
+    rest = float(((accuracies - intercept - slope * logs) ** 2).sum())
+    r = float(np.clip(slope * math.sqrt(squares / ((accuracies - accuracies.mean()) ** 2).sum()), -1, 1))
+    freedom = len(logs) - 2
     return LogFit(
-        slope=float(found.slope),
-        intercept=float(found.intercept),
-        r=float(found.rvalue),
-        p=float(found.pvalue),
+        slope=slope,
+        intercept=intercept,
+        r=r,
+        p=_p_value(r, freedom),
         points=len(logs),
         mean_log=float(logs.mean()),
-        squares=float(((logs - logs.mean()) ** 2).sum()),
-        residual=float(np.sqrt((rest**2).sum() / (len(logs) - 2))),
+        squares=squares,
+        residual=math.sqrt(rest / freedom),
     )
+
+
+def _p_value(r: float, freedom: int) -> float:
+    """Two-sided p-value of a correlation: Student's t with t = r sqrt(f / (1 - r^2))."""
+    if abs(r) >= 1:
+        return 0.0
+    return float(2 * special.stdtr(freedom, -abs(r) * math.sqrt(freedom / (1 - r * r))))

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from dpviz.views.axes import AXES, COLOURS, GREY, PALE, layout, tinted
+from dpviz.views.axes import AXES, COLOURS, GREY, PALE, epoch_ticks, layout, tinted
 from dpviz.views.comparison import CONFIDENCE, SOURCES, SPREAD_OF, LogFit, endpoints, frontier, placed
 
 SOURCE_COLOURS = {"own": COLOURS[0], "cached": COLOURS[1], "reported": COLOURS[2]}
@@ -38,6 +38,8 @@ def comparison_figure(
     figure = go.Figure(layout=layout(AXES[x].title, AXES[y].title, height=460, log_x=log_x))
     lit = lit_groups(folded, highlight)
     shown = _in_order(placed(folded, x, y), x)
+    if x == "epoch" and len(shown):
+        figure.update_xaxes(**epoch_ticks(shown[x].max()))
     rest = shown[~shown["group"].isin(lit)]
     for source in SOURCES:
         own = rest[rest["source"] == source]

@@ -14,7 +14,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dpviz.runs import Run
-from dpviz.views.axes import COLOURS, GREY, layout
+from dpviz.views.axes import COLOURS, GREY, epoch_ticks, layout
 
 NOT_COVERED = "Computed from private data, not covered by epsilon."
 
@@ -143,6 +143,9 @@ def _add_line(figure: go.Figure, frame: pd.DataFrame, column: str, name: str, co
 
 
 def _at_epoch(figure: go.Figure, epoch: int | None) -> go.Figure:
+    last = max((max(trace.x) for trace in figure.data if len(trace.x)), default=0)
+    if last:
+        figure.update_xaxes(**epoch_ticks(last))
     if epoch is not None:
         figure.add_vline(x=epoch, line={"color": GREY, "dash": "dot", "width": 1.5})
     return figure

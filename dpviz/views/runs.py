@@ -9,9 +9,10 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dpviz.papers import RECIPES
+from dpviz.privacy.tables import Table
 from dpviz.runs import Run
-from dpviz.training.spec import DATASETS, EpochRecord, RunSpec
-from dpviz.views.axes import AXES, COLOURS, GREY, PERCENT, layout
+from dpviz.training.spec import DATASETS, MODELS, EpochRecord, RunSpec
+from dpviz.views.axes import AXES, COLOURS, GREY, PERCENT, epoch_ticks, layout
 from dpviz.views.numbers import epsilon_number
 
 TEST, TRAINING = "test data", "training data, not covered by epsilon"
@@ -31,13 +32,18 @@ def schedule_words(spec: RunSpec) -> str:
     return spec.schedule.name + ends
 
 
+def title_of(table: Table, name: str) -> str:
+    """A table's entry as it is written on screen."""
+    return str(table[name].facts.get("title", name)) if name in table else name
+
+
 def run_name(run: Run) -> str:
     """What a person calls the run: its title, its recipe's, or its settings in words."""
     if run.title:
         return run.title
     if run.spec.recipe in RECIPES:
         return RECIPES[run.spec.recipe].title
-    return f"{DATASETS[run.spec.dataset].facts['title']}, {run.spec.model}, {schedule_words(run.spec)}"
+    return f"{title_of(DATASETS, run.spec.dataset)}, {title_of(MODELS, run.spec.model)}, {schedule_words(run.spec)}"
 
 
 def epsilon_words(value: float | None, missing: str = NO_GUARANTEE) -> str:
@@ -46,8 +52,10 @@ def epsilon_words(value: float | None, missing: str = NO_GUARANTEE) -> str:
 
 
 def duration_words(seconds: float) -> str:
-    """A time as a person says it: "8 s", "3 min 20 s", "2 h 5 min"."""
+    """A time as a person says it: "0.4 s", "3 min 20 s", "2 h 5 min"."""
     whole = max(0, round(seconds))
+    if 0 < seconds < 9.95:
+        return f"{seconds:.1f} s"
     if whole < 60:
         return f"{whole} s"
     if whole < 3600:
@@ -83,6 +91,8 @@ def run_figure(frame: pd.DataFrame, x: str = "epoch", measure: str = "accuracy")
     """Test and training curve of one run; an epoch whose epsilon is missing or infinite has no place in it."""
     figure = go.Figure(layout=layout(AXES[x].title, AXES[f"test_{measure}"].title, height=300))
     shown = frame[frame[x].map(math.isfinite).astype(bool)]
+    if x == "epoch" and len(shown):
+        figure.update_xaxes(**epoch_ticks(shown[x].max()))
     for part, name, colour, dash, width in (
         ("test", TEST, COLOURS[0], "solid", 2.5),
         ("train", TRAINING, GREY, "dot", 1.5),

@@ -58,7 +58,7 @@ def test_other_settings_do_not_fold_nor_do_runs_that_are_not_finished():
     runs = [made_run("a"), made_run("b", sigma=2.0), made_run("c", seed=1, status="stopped", count=2)]
     folded = fold(comparison_frame(runs))
     assert folded["group"].nunique() == 3
-    assert "MNIST, logistic, constant 1 (epoch 2 of 4) — my run" in set(folded["label"])
+    assert "MNIST, Logistic regression, constant 1 (epoch 2 of 4) — my run" in set(folded["label"])
 
 
 def test_one_seed_has_no_spread():
@@ -96,7 +96,7 @@ def test_a_sorted_curriculum_and_plain_sgd_have_no_sound_epsilon():
 
 def test_what_has_no_guarantee_is_named_as_having_no_place():
     folded = fold(comparison_frame([made_run("a"), made_run("b", method="sgd")]))
-    assert unplaced(folded, "epsilon_sound") == ["MNIST, logistic, no noise — my run"]
+    assert unplaced(folded, "epsilon_sound") == ["MNIST, Logistic regression, no noise — my run"]
     assert unplaced(folded, "epoch") == []
 
 

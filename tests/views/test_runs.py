@@ -41,7 +41,7 @@ def test_training_curves_say_that_epsilon_does_not_cover_them():
 def test_a_run_is_called_by_its_title_then_its_recipe_then_its_settings():
     assert run_name(made_run(title="My best")) == "My best"
     assert run_name(made_run(recipe="curricula/constant-1")) == "Constant 1"
-    assert run_name(made_run(sigma=1.5)) == "MNIST, logistic, constant 1.5"
+    assert run_name(made_run(sigma=1.5)) == "MNIST, Logistic regression, constant 1.5"
 
 
 @pytest.mark.parametrize(
@@ -65,4 +65,4 @@ def test_an_epsilon_that_is_missing_is_no_guarantee_and_never_a_number():
 
 
 def test_times_read_as_people_say_them():
-    assert [duration_words(s) for s in (0.2, 59, 200, 7500)] == ["0 s", "59 s", "3 min 20 s", "2 h 5 min"]
+    assert [duration_words(s) for s in (0.2, 59, 200, 7500)] == ["0.2 s", "59 s", "3 min 20 s", "2 h 5 min"]

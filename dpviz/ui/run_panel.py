@@ -1,0 +1,258 @@
+"""Runs on the Train page: the queue with its progress, and one run with its curves and what can be done to it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Callable
+
+import streamlit as st
+
+from dpviz.privacy.tables import InputError
+from dpviz.runs import Progress, Run, Store, Summary
+from dpviz.runs.records import LIVE, RESUMABLE
+from dpviz.training.spec import DATASETS, MODELS
+from dpviz.ui.cards import input_error
+from dpviz.ui.run_form import fill_in
+from dpviz.ui.runs import (
+    STATUS_COLOURS,
+    STATUS_WORDS,
+    is_live,
+    load,
+    read_only,
+    runner,
+    show_warnings,
+    summary_line,
+    summary_name,
+)
+from dpviz.views.diagnostics import has_diagnostics
+from dpviz.views.numbers import delta_text
+from dpviz.views.runs import duration_words, epsilon_words, run_figure, run_frame, run_name, schedule_words, title_of
+
+PICKED = "train.run"
+PROBLEM = "train.problem"
+LIVE_SECONDS, IDLE_SECONDS = 1.0, 5.0  # idle pages look too, so that a run launched in another tab appears
+
+
+def runs_panel() -> None:
+    """The panel, which looks again by itself: every second while something is live."""
+    live = any(is_live(summary) for summary in Store().list().runs)
+    st.fragment(_panel, run_every=LIVE_SECONDS if live else IDLE_SECONDS)(live)
+
+
+def _panel(live_before: bool) -> None:
+    listing = Store().list()
+    if any(is_live(summary) for summary in listing.runs) != live_before:
+        st.rerun()  # a fragment cannot change its own rhythm
+    st.subheader("Runs")
+    problem = st.session_state.pop(PROBLEM, "")
+    if problem:
+        input_error(InputError(problem))
+    if listing.runs:
+        for summary in listing.runs:
+            if is_live(summary):
+                _live_row(summary)
+        summary = _pick(listing.runs)
+        try:
+            _one_run(load(summary))
+        except InputError as error:
+            input_error(error)
+    else:
+        st.info(
+            "No runs yet. Fill in the form and press **Launch**; “Quick look” makes it a matter of seconds. "
+            "The run goes on in the background, also when you leave this page."
+        )
+    show_warnings(listing.warnings)
+
+
+def _pick(summaries: tuple[Summary, ...]) -> Summary:
+    """The run to look at: newest first; the one in the address when the page is opened."""
+    by_id = {summary.id: summary for summary in reversed(summaries)}
+    asked = st.session_state.get(PICKED) or st.query_params.get("run")
+    if asked not in by_id:
+        st.session_state[PICKED] = asked = next(iter(by_id))
+    st.session_state[PICKED] = asked
+    picked = st.selectbox("Run", list(by_id), key=PICKED, format_func=lambda run_id: summary_line(by_id[run_id]))
+    return by_id[picked]
+
+
+# --- progress
+
+
+def _live_row(summary: Summary) -> None:
+    """One bar a live run: how far it is and how long it will take."""
+    progress = runner().progress(summary.id)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        words = f"**{plain(summary_name(summary))}** — {progress_words(summary, progress)}"
+        st.progress(share_done(summary, progress), text=words)
+        if summary.id in runner().live():
+            _button("Stop", summary.id, _stop, help="Ends the run within a step; it can be resumed.")
+
+
+def share_done(summary: Summary, progress: Progress | None) -> float:
+    if progress and progress.steps:
+        return min(1.0, progress.step / progress.steps)
+    return summary.epochs_done / max(1, summary.epochs)
+
+
+def progress_words(summary: Summary, progress: Progress | None) -> str:
+    """How far a live run is, with the time left once a step was timed."""
+    here = runner().live()
+    if summary.id not in here:
+        return f"{STATUS_WORDS[summary.status]} in another process, epoch {summary.epochs_done} of {summary.epochs}"
+    if summary.status == "queued" and summary.id not in here[:1]:
+        return f"waits for {here.index(summary.id)} before it"
+    if progress is None:
+        return "starting"
+    left = "" if progress.seconds_left is None else f", {duration_words(progress.seconds_left)} left"
+    return f"step {progress.step:,} of {progress.steps:,}{left}"
+
+
+# --- one run
+
+
+def _one_run(run: Run) -> None:
+    with st.container(border=True):
+        st.markdown(f"#### {plain(run_name(run))} :{STATUS_COLOURS[run.status]}-badge[{STATUS_WORDS[run.status]}]")
+        st.caption(settings_words(run))
+        if run.error:
+            input_error(InputError(run.error))
+        elif run.status == "interrupted":
+            st.warning(
+                "The process that worked on this run ended before it was done. Resume it from its last checkpoint."
+            )
+        _numbers(run)
+        _curves(run)
+        _actions(run)
+
+
+def plain(text: str) -> str:
+    """A title as it was typed: nothing in it is taken for markup, least of all for a picture on another host."""
+    return re.sub(r"([^\w\s,.])", r"\\\1", text)
+
+
+def settings_words(run: Run) -> str:
+    """The settings that matter most, in one line."""
+    spec = run.spec
+    parts = [
+        f"{title_of(DATASETS, spec.dataset)}, {spec.size:,} examples",
+        title_of(MODELS, spec.model),
+        f"noise {schedule_words(spec)}",
+        f"batch {spec.batch_size:,}",
+        f"learning rate {spec.learning_rate:g}",
+        f"clipping norm {spec.clip_norm:g}" if spec.method != "sgd" else "no clipping",
+        f"seed {spec.seed}",
+        f"δ = {delta_text(spec.delta)}",
+    ]
+    return " · ".join(parts)
+
+
+def _numbers(run: Run) -> None:
+    last = run.epochs[-1] if run.epochs else None
+    shown = {"Test accuracy": "–", "Sound ε spent": "–", "Claimed ε spent": "–"}
+    if last:
+        shown = {
+            "Test accuracy": f"{100 * last.test_accuracy:.2f} %",
+            "Sound ε spent": epsilon_words(last.epsilon_sound),
+            "Claimed ε spent": epsilon_words(last.epsilon_claimed, "none"),
+        }
+    shown["Epochs"] = f"{len(run.epochs)} of {run.spec.epochs}"
+    shown["Training time"] = duration_words(sum(record.seconds for record in run.epochs))
+    with st.container(horizontal=True):
+        for label, value in shown.items():
+            st.metric(label, value, width="content")
+
+
+def _curves(run: Run) -> None:
+    """Against epochs and against epsilon. The figures change only with new data, so that a zoom stays."""
+    if not run.epochs:
+        st.caption("The curve starts with the first epoch.")
+        return
+    measure = st.segmented_control(
+        "Measure",
+        ["accuracy", "loss"],
+        label_visibility="collapsed",
+        default="accuracy",
+        key="train.measure",
+        format_func=str.capitalize,
+        required=True,
+    )
+    frame = run_frame([run])
+    by_epoch, by_epsilon = st.columns(2)
+    by_epoch.plotly_chart(run_figure(frame, "epoch", measure), key="train.by_epoch", alt=f"{measure} by epoch")
+    if frame["epsilon_sound"].isna().all():
+        by_epsilon.info("No guarantee: these settings have no sound epsilon, so there is nothing to draw against.")
+    else:
+        figure = run_figure(frame, "epsilon_sound", measure)
+        by_epsilon.plotly_chart(figure, key="train.by_epsilon", alt=f"{measure} by epsilon spent")
+
+
+def _actions(run: Run) -> None:
+    with st.container(horizontal=True, vertical_alignment="center"):
+        if run.status in RESUMABLE:
+            _button("Resume", run.id, _resume, help="Goes on from its last checkpoint.", type="primary")
+        if _button("Duplicate", run.id, _duplicate, help="Fills in the form with these settings."):
+            st.rerun()
+        with st.popover("Rename", disabled=bool(read_only())):
+            title = st.text_input("Title", run.title, max_chars=120, key=f"train.title.{run.id}")
+            _button("Save title", run.id, _rename, title)
+        with st.popover("Delete", disabled=bool(read_only()) or run.status in LIVE):
+            st.markdown("The run, its curve and its checkpoint are removed for good.")
+            _button("Yes, delete it", run.id, _delete, type="primary")
+        _diagnostics(run)
+        st.page_link("pages/compare.py", label="Compare", icon="⚖️")
+        st.download_button(
+            "Download", lambda: json.dumps(run.to_json()), f"run-{run.id}.json", "application/json", on_click="ignore"
+        )
+
+
+def _diagnostics(run: Run) -> None:
+    """A link to what was looked at; without diagnostics, the same run once more with them."""
+    if has_diagnostics(run):
+        st.page_link("pages/gradients.py", label="Gradients", icon="↘️", query_params={"run": run.id})
+    elif run.status == "done":
+        _button(
+            "Repeat with diagnostics", run.id, _diagnose, help="The same run once more; looking does not change it."
+        )
+
+
+def _button(label: str, run_id: str, action: Callable[..., None], *arguments: object, **options: object) -> bool:
+    """A button that acts on a run; what goes wrong is shown as a sentence at the top."""
+    locked = read_only()
+    if locked:
+        options |= {"disabled": True, "help": locked}
+    return st.button(label, key=f"train.{label}.{run_id}", on_click=_act, args=(action, run_id, *arguments), **options)
+
+
+def _act(action: Callable[..., None], run_id: str, *arguments: object) -> None:
+    try:
+        action(run_id, *arguments)
+    except InputError as error:
+        st.session_state[PROBLEM] = str(error)
+
+
+def _stop(run_id: str) -> None:
+    runner().stop(run_id)
+
+
+def _resume(run_id: str) -> None:
+    runner().resume(run_id)
+
+
+def _duplicate(run_id: str) -> None:
+    fill_in(Store().get(run_id).spec)
+
+
+def _rename(run_id: str, title: str) -> None:
+    Store().rename(run_id, title)
+
+
+def _delete(run_id: str) -> None:
+    Store().delete(run_id)
+    st.session_state.pop(PICKED, None)
+
+
+def _diagnose(run_id: str) -> None:
+    run = Store().get(run_id)
+    st.session_state[PICKED] = runner().start(dataclasses.replace(run.spec, diagnostics=True), title=run.title)

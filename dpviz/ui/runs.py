@@ -1,0 +1,100 @@
+"""What pages know of runs: the store, the server's runner, runs already read, and how a run is called and picked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+import streamlit as st
+
+from dpviz.papers import RECIPES
+from dpviz.privacy.tables import InputError
+from dpviz.runs import BackgroundRunner, CachedListing, Run, Store, Summary, background, cached_runs
+from dpviz.runs.records import LIVE
+from dpviz.training.spec import DATASETS, MODELS
+from dpviz.views.runs import title_of
+
+STATUS_WORDS = {
+    "queued": "waiting",
+    "running": "running",
+    "done": "done",
+    "stopped": "stopped",
+    "failed": "failed",
+    "interrupted": "interrupted",
+}
+STATUS_COLOURS = {
+    "queued": "gray",
+    "running": "blue",
+    "done": "green",
+    "stopped": "orange",
+    "failed": "red",
+    "interrupted": "orange",
+}
+
+
+def read_only() -> str:
+    """Why nothing can be launched or changed here; empty if it can."""
+    locked = os.environ.get("DPVIZ_READ_ONLY", "").strip().lower() in ("1", "true", "yes")
+    return "This dashboard is read-only (DPVIZ_READ_ONLY is set): runs can be looked at, not changed." if locked else ""
+
+
+def runner() -> BackgroundRunner:
+    """The server's one runner; asking for it starts nothing."""
+    return background(Store())
+
+
+def is_live(summary: Summary) -> bool:
+    return summary.status in LIVE
+
+
+def load(summary: Summary) -> Run:
+    """The whole run behind a line of the list; read again only when the line says that it changed."""
+    return _load(Store().folder, summary.id, summary.status, summary.epochs_done, summary.title)
+
+
+@lru_cache(maxsize=2000)
+def _load(folder: Path, run_id: str, status: str, epochs_done: int, title: str) -> Run:
+    return Store(folder).get(run_id)
+
+
+def load_all(summaries: Sequence[Summary]) -> tuple[list[Run], list[str]]:
+    """The runs that can be read, and one sentence for each that cannot."""
+    runs, warnings = [], []
+    for summary in summaries:
+        try:
+            runs.append(load(summary))
+        except InputError as error:
+            warnings.append(f"skipped: {error}")
+    return runs, warnings
+
+
+@st.cache_resource(ttl=60, show_spinner=False)
+def cached() -> CachedListing:
+    """The cached runs, read at most once a minute."""
+    return cached_runs()
+
+
+def summary_name(summary: Summary) -> str:
+    """What a person calls the run, from its line in the list alone."""
+    if summary.title:
+        return summary.title
+    if summary.recipe in RECIPES:
+        return RECIPES[summary.recipe].title
+    return f"{title_of(DATASETS, summary.dataset)}, {title_of(MODELS, summary.model)}, {summary.schedule}"
+
+
+def summary_line(summary: Summary) -> str:
+    """The run in a list to pick from: name, seed, how it stands, when it was made."""
+    accuracy = "" if summary.test_accuracy is None else f", {100 * summary.test_accuracy:.1f} %"
+    made = summary.created[:16].replace("T", " ")
+    return f"{summary_name(summary)} · seed {summary.seed} · {STATUS_WORDS[summary.status]}{accuracy} · {made} UTC"
+
+
+def show_warnings(warnings: Sequence[str]) -> None:
+    """Folders that could not be read, out of the way but not hidden."""
+    if warnings:
+        with st.expander(f"{len(warnings)} run{'s' if len(warnings) > 1 else ''} could not be read"):
+            for warning in warnings[:20]:
+                st.text(warning)

@@ -1,0 +1,36 @@
+"""Compare: own runs, full-length runs and reported results, against epsilon, epochs and time."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from dpviz.ui.compare import (
+    chosen_rows,
+    filters,
+    left_out_note,
+    open_link,
+    share_button,
+    show_view,
+    table_of_ends,
+    view_controls,
+)
+from dpviz.ui.export_figures import download_row
+from dpviz.ui.runs import show_warnings
+from dpviz.ui.shell import ensure_navigation
+
+ensure_navigation()
+st.title("Compare")
+open_link()
+filters()
+folded, warnings = chosen_rows()
+shown = view_controls(folded)
+if folded.empty:
+    st.info("Nothing to compare yet: choose another dataset or paper above, show reported results, or train a run.")
+    st.page_link("pages/train.py", label="Train a run", icon="▶️")
+figure, rows = show_view(shown, folded)
+left_out_note(shown, folded)
+with st.container(horizontal=True):
+    share_button(shown)
+    download_row(f"dpviz-{shown.view}", rows, figure)
+table_of_ends(folded)
+show_warnings(warnings)

@@ -1,0 +1,29 @@
+"""Train: fill in a run's settings, see what it will cost, launch it, watch it."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from dpviz.privacy.tables import InputError
+from dpviz.ui.cards import input_error
+from dpviz.ui.launch import launch_panel
+from dpviz.ui.run_form import NOTE, prepare, settings_form, start_from
+from dpviz.ui.run_panel import runs_panel
+from dpviz.ui.shell import ensure_navigation
+
+ensure_navigation()
+st.title("Train")
+prepare()
+
+form, runs = st.columns([5, 7], gap="large")
+with form:
+    st.subheader("New run")
+    if NOTE in st.session_state:
+        st.info(st.session_state.pop(NOTE))
+    start_from()
+    try:
+        launch_panel(settings_form())
+    except InputError as error:
+        input_error(error)
+with runs:
+    runs_panel()

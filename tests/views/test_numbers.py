@@ -1,0 +1,41 @@
+"""Numbers as people read them."""
+
+import math
+
+import pytest
+
+from dpviz.privacy import Epsilon
+from dpviz.views.numbers import delta_text, epsilon_number, epsilon_text, sigma_text
+
+
+def band(lower: float, upper: float) -> Epsilon:
+    return Epsilon(lower, upper, 1e-5, "pld")
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "text"),
+    [(0.0, "0.000"), (1.0035, "1.004"), (28.381, "28.38"), (123.44, "123.4"), (20_345.0, "20,345"), (2.5e7, "2.50e7")],
+)
+def test_large_epsilons_have_fewer_digits(epsilon, text):
+    assert epsilon_number(epsilon) == text
+
+
+def test_a_band_is_rounded_outwards_so_that_it_holds():
+    assert epsilon_text(band(1.0039, 1.0051)) == "1.003–1.006"
+    assert epsilon_text(band(1.0031, 1.0034)) == "1.003–1.004"
+
+
+def test_a_closed_form_is_one_number_and_an_upper_bound_says_so():
+    assert epsilon_text(band(28.3812, 28.3812)) == "28.38"
+    assert epsilon_text(band(0.0, 1.3994)) == "≤ 1.400"
+
+
+def test_no_noise_and_no_guarantee_have_words():
+    assert epsilon_text(band(math.inf, math.inf)) == "∞"
+    assert epsilon_text(band(0.0, math.inf)) == "∞"
+    assert epsilon_text(None) == "none"
+
+
+def test_powers_of_ten_are_written_without_a_leading_zero():
+    assert [delta_text(delta) for delta in (1e-5, 1e-10, 0.001, 1.7e-5)] == ["1e-5", "1e-10", "0.001", "1.7e-5"]
+    assert sigma_text(4.789473) == "4.789"
