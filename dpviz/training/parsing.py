@@ -130,7 +130,7 @@ def _number(cell: str, place: str) -> float:
     shown = cell[:30]
     if not cell:
         raise InputError(f"every cell must hold a number, and {place} is empty; fill it or leave the row out")
-    if cell[0] in "=@+-" and not cell[1:2].isdigit():
+    if cell[0] in "=@" or (cell[0] in "+-" and cell[1:2] not in "0123456789."):
         raise InputError(
             f"cells must hold values, and {place} holds the formula {shown!r}; export values, not formulas"
         )

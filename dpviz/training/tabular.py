@@ -215,9 +215,10 @@ def split(name: str, rows: FloatArray, labels: FloatArray) -> Tabular:
     if len(np.unique(labels[train])) < 2 or len(np.unique(labels[test])) < 2:
         raise InputError("both classes must have several rows; one of them is too rare to train and test on")
     with np.errstate(over="ignore", invalid="ignore"):
-        mean, deviation = rows[train].mean(axis=0), rows[train].std(axis=0)
-    if not np.all(np.isfinite(deviation)):
-        raise InputError("numbers must be small enough to average; one column is too large")
-    scaled = (rows - mean) / np.where(deviation > 0, deviation, 1.0)
+        deviation = rows[train].std(axis=0)
+        scaled = (rows - rows[train].mean(axis=0)) / np.where(deviation > 0, deviation, 1.0)
+        finite = np.all(np.isfinite(np.vecdot(scaled, scaled)))
+    if not finite:
+        raise InputError("numbers must be of a size that can be averaged; one column's are too large or too small")
     unit = unit_rows(np.column_stack([scaled, np.ones(len(rows))]))
     return Tabular(name, unit[train], labels[train], unit[test], labels[test], notes=(SCALED, UNIT))
