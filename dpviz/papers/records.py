@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import difflib
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from dpviz.privacy.tables import InputError
-from dpviz.training.spec import RunSpec
+from dpviz.training.spec import EpochRecord, RunSpec
 
 T = TypeVar("T")
 
 SOURCES = ("table", "text")
+VERDICTS = ("holds", "holds partly", "does not hold", "not checked")
 TEST_ACCURACY = "test_accuracy"
 
 
@@ -85,6 +87,34 @@ class Paper:
     summary: tuple[str, ...]
     methods: tuple[str, ...]
     doubts: tuple[str, ...]
+
+
+# Recipe -> one full-length curve a seed, as measured here. Papers know no runs: whoever asks brings the curves.
+Curves = Mapping[str, tuple[tuple[EpochRecord, ...], ...]]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a check found: a verdict, a plain paragraph, and the figures that both were made from."""
+
+    verdict: str
+    text: str
+    figures: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.verdict not in VERDICTS:
+            raise ValueError(f"a verdict is one of {', '.join(VERDICTS)}, got {self.verdict!r}")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Something a paper says, where it says it, and the function that checks it."""
+
+    name: str
+    paper: str
+    place: str
+    text: str
+    check: Callable[[Curves], Finding]
 
 
 class Named(dict[str, T]):
