@@ -9,7 +9,12 @@ from typing import Any
 
 from dpviz.cli.command import Command, Result, table
 from dpviz.cli.training import check_machine, foreground, machine_arguments, seeds_of
+from dpviz.papers import PAPERS
+from dpviz.papers.claims import CLAIMS
+from dpviz.papers.records import Claim, Finding
+from dpviz.runs.cached import cached_runs
 from dpviz.runs.reproduce import Outcome, Reproduction, Task, tasks
+from dpviz.runs.results import Experiment, curves, experiments, measured
 from dpviz.runs.store import Store
 
 UNITS = {"h": 3600, "m": 60, "s": 1}
@@ -85,6 +90,76 @@ def _outcome_json(outcome: Outcome) -> dict[str, Any]:
     }
 
 
+# --- papers -------------------------------------------------------------------------------------------------------
+
+
+def _papers_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("which", nargs="?", metavar="PAPER", choices=tuple(PAPERS), help="all papers, if left out")
+
+
+def _papers(args: argparse.Namespace) -> Result:
+    listing = cached_runs()
+    results, odd = measured(listing.runs)
+    rows = experiments(results, args.which)
+    checked = [(claim, claim.check(curves(results))) for claim in CLAIMS.values() if args.which in (None, claim.paper)]
+    warnings = (*listing.warnings, *odd)
+    heads = ("experiment", "reported", "place", "ours", "seeds", "difference", "epsilon (claimed)", "epsilon (sound)")
+    verdicts = [(claim.paper, claim.text, finding.verdict) for claim, finding in checked]
+    parts = [
+        table(heads, map(_row, rows)),
+        table(("paper", "claim", "verdict"), verdicts),
+        *(f"warning: {warning}" for warning in warnings),
+    ]
+    data = {
+        "experiments": [_experiment_json(row) for row in rows],
+        "claims": [_claim_json(claim, finding) for claim, finding in checked],
+        "warnings": warnings,
+    }
+    return data, "\n\n".join(parts)
+
+
+def _row(row: Experiment) -> tuple[Any, ...]:
+    ours, reported = row.measured, row.reported
+    spread = f" +- {100 * ours.std:.2f}" if ours and ours.std is not None else ""
+    return (
+        row.name,
+        f"{100 * reported.value:.2f} %{'' if reported.quantity == 'test_accuracy' else ' error'}" if reported else None,
+        reported.place if reported else None,
+        f"{100 * ours.mean:.2f}{spread} %" if ours else None,
+        len(ours.runs) if ours else None,
+        f"{row.difference:+.2f}" if row.difference is not None else None,
+        row.claimed,
+        row.sound,
+    )
+
+
+def _experiment_json(row: Experiment) -> dict[str, Any]:
+    """Accuracies (and prestige's errors) are fractions; null: not reported, not measured, no guarantee."""
+    ours, reported = row.measured, row.reported
+    told = {"value": reported.value, "place": reported.place, "quantity": reported.quantity} if reported else None
+    found = {"mean": ours.mean, "std": ours.std, "seeds": len(ours.runs), "epochs": ours.epochs} if ours else None
+    return {
+        "paper": row.paper,
+        "name": row.name,
+        "reported": told,
+        "ours": found,
+        "epsilon": {"claimed": row.claimed, "sound": row.sound},
+    }
+
+
+def _claim_json(claim: Claim, finding: Finding) -> dict[str, Any]:
+    return {
+        "paper": claim.paper,
+        "name": claim.name,
+        "claim": claim.text,
+        "place": claim.place,
+        "verdict": finding.verdict,
+        "text": finding.text,
+        "figures": dict(finding.figures),
+    }
+
+
 COMMANDS = (
+    Command("papers", "what five papers report beside what was measured, and what holds", _papers_arguments, _papers),
     Command("reproduce", "run the papers' experiments that are not cached yet", _reproduce_arguments, _reproduce),
 )

@@ -188,7 +188,7 @@ def _renamed(twin: CachedRun, task: Task) -> Run:
 def same(one: RunSpec, other: RunSpec) -> bool:
     """Whether two runs compute the same: looking inside does not change a run, and names are labels."""
     labels = {"recipe": "", "diagnostics": False}
-    return one.to_json() | labels == other.to_json() | labels
+    return bool(one.to_json() | labels == other.to_json() | labels)
 
 
 class _deadline:
