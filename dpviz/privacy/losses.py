@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from dataclasses import dataclass
+from functools import lru_cache
 from threading import Lock
 
 import numpy as np
@@ -26,6 +27,7 @@ from scipy.special import ndtr, ndtri_exp
 FloatArray = NDArray[np.float64]
 
 MAX_ROW = 2**21  # grid points that one step's losses may span
+LOW_REACH = 6.0  # standard deviations of the noise
 AT_A_PIN = 0.02  # mass from which on it is worth to pin the grid to an interval of losses
 MOST_LENT = 0.45  # share of a cell's outcomes that may be relabelled to a neighbour
 CACHE_BYTES = 256 * 2**20
@@ -76,6 +78,7 @@ class Direction:
         edge = {"remove": (-np.inf, least + h), "add": (least - h, np.inf), "replace": (-h / 2, h / 2)}[self.name]
         return [edge, (-h / 2, h / 2)]
 
+    @lru_cache(maxsize=4096)  # noqa: B019 (directions live as long as the module)
     def log_ratio(self, interval: tuple[float, float], sigma: float, q: float) -> float | None:
         """log(first mass / second mass) of an interval of losses, None if it holds next to nothing."""
         first, second = (float(mass[0]) for mass in self.masses(np.array(interval), sigma, q))
@@ -101,13 +104,17 @@ DIRECTIONS: dict[str, tuple[Direction, ...]] = {"add-remove": (REMOVE, ADD), "re
 def _log1p_ratio(losses: FloatArray, q: float) -> FloatArray:
     """log((e^loss - 1 + q) / q), without overflow and precise near 0."""
     small = np.log1p(np.maximum(np.expm1(np.minimum(losses, 30.0)) / q, -1.0))
-    return np.where(losses < 30.0, small, losses - math.log(q) + np.log1p((q - 1) * np.exp(-np.maximum(losses, 30.0))))
+    large = losses > 30.0
+    if large.any():
+        small[large] = losses[large] - math.log(q) + np.log1p((q - 1) * np.exp(-losses[large]))
+    return small
 
 
 def _between(z: FloatArray) -> FloatArray:
-    """Normal mass between neighbours, each tail from its own side so that it keeps relative precision."""
-    below, above = ndtr(z), ndtr(-z)
-    return np.where(z[:-1] > 0, above[:-1] - above[1:], below[1:] - below[:-1])
+    """Normal mass between neighbours (in rising order), each tail from its own side so that it keeps precision."""
+    middle = int(np.searchsorted(z, 0.0))
+    below, above = ndtr(z[: middle + 1]), ndtr(-z[middle:])
+    return np.concatenate([below[1:] - below[:-1], above[:-1] - above[1:]])
 
 
 @dataclass(frozen=True)
@@ -135,9 +142,12 @@ class Row:
 
 
 def _reach(direction: Direction, sigma: float, q: float, anchor: float, grid: Grid) -> tuple[int, int]:
-    """First and last grid index between which a step's loss lies, up to the mass that may be cut."""
+    """First and last grid index between which a step's loss lies, up to the mass that may be cut.
+
+    Low losses weigh little: what is below the first index may be rounded to it (upper) or merged into it (lower).
+    """
     reach = -float(ndtri_exp(math.log(grid.cut)))
-    low = direction.losses_at(min(direction.first, 0) - reach * sigma, sigma, q)
+    low = direction.losses_at(min(direction.first, 0) - LOW_REACH * sigma, sigma, q)
     high = direction.losses_at(max(direction.first, 0) + reach * sigma, sigma, q)
     first, last = math.floor((low - anchor) / grid.interval) - 1, math.ceil((high - anchor) / grid.interval) + 1
     if last - first > MAX_ROW:
@@ -211,12 +221,26 @@ def _lend(first: FloatArray, second: FloatArray, losses: FloatArray) -> FloatArr
         first = np.where(bad, 0.0, first) + np.append(np.where(bad, first, 0.0)[1:], 0.0)
         second = np.where(bad, 0.0, second) + np.append(np.where(bad, second, 0.0)[1:], 0.0)
     most_need, most_offer, bad = _gaps(first, second, level)
+
+    def kept(need: FloatArray, offer: FloatArray) -> FloatArray:
+        """Share of its outcomes that a cell keeps when its neighbours take theirs."""
+        share = np.ones(first.size)
+        share[1:] -= need[:-1]
+        share[:-1] -= offer[1:]
+        return share
+
+    # What a cell lends takes some of its own gap along, so it needs or offers that share less. Rounds lie above and
+    # below the solution in turn: needs from above and offers from below are safe together.
     need, offer = most_need, most_offer
-    for _ in range(9):  # what a cell lends takes some of its own gap along, so that it needs or offers a little less
-        own = 1 - np.append(0.0, need[:-1]) - np.append(offer[1:], 0.0)
-        need, offer = most_need * own, most_offer * own
-    own = first * (1 - np.append(0.0, need[:-1]) - np.append(offer[1:], 0.0))
-    mass = own + need * np.append(first[1:], 0.0) + offer * np.append(0.0, first[:-1])
+    for _ in range(2):
+        share = kept(need, offer)
+        share = kept(most_need * share, most_offer * share)
+        need, offer = most_need * share, most_offer * share
+    offer = most_offer * kept(need, offer)
+    own = first * kept(need, offer)
+    mass = own.copy()
+    mass[:-1] += need[:-1] * first[1:]
+    mass[1:] += offer[1:] * first[:-1]
     down = bad & (first * math.exp(losses[1] - losses[0]) >= level * second)
     return np.where(bad, 0.0, mass) + np.append(np.where(down, own, 0.0)[1:], 0.0)
 
@@ -241,6 +265,8 @@ def _row(mass: FloatArray, start: int, anchor: float, grid: Grid, infinite: floa
         log_mass = np.log(mass)
 
     def log_sum(tilt: float) -> tuple[float, FloatArray]:
+        if tilt == 0:
+            return math.log(float(mass.sum())), mass
         exponents = log_mass + tilt * losses
         top = float(exponents.max())
         weights = np.exp(exponents - top)
@@ -248,7 +274,8 @@ def _row(mass: FloatArray, start: int, anchor: float, grid: Grid, infinite: floa
         return top + math.log(total), weights / total
 
     total, tilted = log_sum(grid.tilt)
-    folded = np.bincount(np.arange(start, start + mass.size) % grid.points, weights=tilted, minlength=grid.points)
+    index = np.arange(start, start + mass.size) % grid.points
+    folded = np.bincount(index, weights=tilted, minlength=grid.points)
     return Row(
         spectrum=rfft(folded),
         anchor=anchor,

@@ -227,7 +227,11 @@ class Shape:
         chosen = rung * np.array(
             [_ladder(tilt_down / tilt, 1.1) if tilt_down else 0.0, 1.0, max(1.1, _ladder(tilt_up / tilt, 1.1))]
         )
-        down, scale, up = np.where(chosen > 0, ledger_moments(ledger, np.maximum(chosen, 1e-9), adjacency), 0.0)
+        down, scale, up = (
+            np.interp(chosen, np.append(0.0, tilts), np.append(0.0, moments))  # convex: never too small
+            if chosen[2] <= tilts[-1]
+            else np.where(chosen > 0, ledger_moments(ledger, np.maximum(chosen, 1e-9), adjacency), 0.0)
+        )
         allowed = allowed_outside(rung, scale, epsilon, delta)
         width = (up - scale - allowed) / (chosen[2] - rung) - (scale - down + allowed) / (rung - chosen[0])
         if not (0 < width < math.inf and scatter > 0):
@@ -237,7 +241,7 @@ class Shape:
     def grid(self, tolerance: float) -> Grid:
         """Connecting the dots adds about interval^2 / 6 to the variance of a step's loss."""
         interval = _ladder(math.sqrt(6 * tolerance * self.scatter), 1.25)
-        points = 2 ** max(8, math.ceil(math.log2(self.width / interval + 2)))
+        points = _window(self.width / interval + 2)
         cut = 10.0 ** math.floor(math.log10(NEGLIGIBLE * self.delta / self.steps))
         return Grid(interval, points, self.tilt, self.tilt_up, self.tilt_down, cut)
 
@@ -267,6 +271,12 @@ def narrowest_window(
     return float(tilts[best]), float(others[int(np.argmin(tops[best]))]), float(others[int(np.argmax(bottoms[best]))])
 
 
+def _window(needed: float) -> int:
+    """The next of 4, 5, 6 times a power of 2: quick to transform, and few enough that rows are found again."""
+    power = 2 ** max(6, math.floor(math.log2(needed)) - 2)
+    return next(power * k for k in (4, 5, 6, 8) if power * k >= needed or k == 8)
+
+
 def _ladder(value: float, ratio: float) -> float:
     """The nearest rung below: neighbouring schedules then share their grid, and so their cached rows."""
     return ratio ** math.floor(math.log(value) / math.log(ratio))
@@ -286,7 +296,12 @@ def saddle_point(ledger: Ledger, delta: float, adjacency: str) -> tuple[FloatArr
     tilts, scale, may_rise = ORDERS - 1, 1.0, True
     for _ in range(20):
         t = scale * tilts
-        k = ledger_moments(ledger, t, adjacency)
+        # At scale 1 these are the usual orders, whose moments are there already.
+        k = (
+            ledger_moments(ledger, t, adjacency)
+            if scale != 1
+            else ledger_rdp(ledger, ORDERS, adjacency).sum(axis=0) * t
+        )
         finite = k.size if np.isfinite(k).all() else int(np.argmin(np.isfinite(k)))
         if finite < 20:  # the moments explode: only smaller tilts can help
             scale, may_rise = scale / 4, False

@@ -64,7 +64,7 @@ def _quadrature(orders: FloatArray, sigmas: FloatArray, q: float, adjacency: str
     """Trapezoid rule for A_a - 1 = E_Q[(P/Q)^a - 1 - a (P/Q - 1)], whose integrand is never negative.
 
     The integrand is smooth on the scale of sigma, but for singular points x* +- i pi sigma^2 (where P = 0). In the
-    variable t = 3 (x - x*) / sigma + asinh((x - x*) / (pi sigma^2)) / 0.35 both are wide, so that unit steps converge.
+    variable t = 2 (x - x*) / sigma + asinh((x - x*) / (pi sigma^2)) / 0.35 both are wide, so that unit steps converge.
     """
     result = np.full((sigmas.size, orders.size), np.inf)
     centre = 0.5 + sigmas**2 * np.log((1 - q) / q)
@@ -84,14 +84,14 @@ def _quadrature(orders: FloatArray, sigmas: FloatArray, q: float, adjacency: str
 
 
 def _stretch(offset: FloatArray, sigma: FloatArray) -> FloatArray:
-    return 3 * offset / sigma + np.arcsinh(offset / (np.pi * sigma**2)) / 0.35
+    return 2 * offset / sigma + np.arcsinh(offset / (np.pi * sigma**2)) / 0.35
 
 
 def _unstretch(t: FloatArray, sigma: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The offset whose stretch is t, and d offset / dt. Newton's method from the inside: it never overshoots."""
     offset = np.zeros(np.broadcast_shapes(t.shape, sigma.shape))
     for _ in range(60):
-        slope = 3 / sigma + 1 / (0.35 * np.hypot(offset, np.pi * sigma**2))
+        slope = 2 / sigma + 1 / (0.35 * np.hypot(offset, np.pi * sigma**2))
         step = (t - _stretch(offset, sigma)) / slope
         offset = offset + step
         if np.all(np.abs(step) <= 1e-13 * np.abs(offset)):
