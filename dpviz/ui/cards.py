@@ -40,4 +40,4 @@ def input_error(error: InputError) -> None:
 
 
 def _list(heading: str, lines: Sequence[str]) -> str:
-    return "\n".join([f"{heading}", *(f"- {line}" for line in lines)])
+    return "\n".join([f"**{heading}**", *(f"- :small[{line}]" for line in lines)])

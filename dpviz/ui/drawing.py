@@ -201,7 +201,7 @@ def share(it: Board) -> None:
     it.say(
         f"The address now holds this schedule (four digits of each σ: ε {epsilon_text(settings.price(held))}). Copy it:"
     )
-    it.link = f"{(st.context.url or '').partition('?')[0]}?s={text}"
+    it.link = f"{(st.context.url or '').partition('?')[0].rstrip('/')}/?s={text}"
 
 
 # --- out of the page

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
+import pandas as pd
 import streamlit as st
 
 from dpviz.privacy import SCHEDULES, Ledger, Phase, Schedule, epsilon
@@ -13,6 +16,7 @@ from dpviz.ui.shell import places
 from dpviz.views.guide import belief, belief_figure, belief_frame, worlds_figure, worlds_frame
 from dpviz.views.numbers import delta_text, epsilon_number
 from dpviz.views.pitfalls import PITFALLS, Example, case_figure, case_frame
+from dpviz.views.schedules import path_figure, path_frame, schedule_figure, schedule_frame
 
 STILL = {"displayModeBar": False}
 DELTA = 1e-5
@@ -55,6 +59,28 @@ def meaning() -> None:
     )
     right.markdown(f"**What an attacker may conclude.** Somebody {bound}.")
     right.plotly_chart(belief_figure(belief_frame(), cost), alt=f"Somebody {bound}.", config=STILL)
+
+
+def spending() -> None:
+    """Two schedules, and what each has spent by the end of each epoch."""
+    st.markdown(
+        "**A schedule spends epoch by epoch.** Every update adds to the bill, and the bill is what the *whole* "
+        "training gives away. Much noise at first is cheap; the quiet epochs at the end cost most."
+    )
+    curves, paths = _two_schedules()
+    left, right = st.columns(2, gap="medium")
+    left.plotly_chart(schedule_figure(schedule_frame(curves)), alt="Noise by epoch, flat and falling.", config=STILL)
+    totals = "; ".join(f"{name}: ε = {epsilon_number(path['epsilon_upper'].iloc[-1])}" for name, path in paths.items())
+    right.plotly_chart(path_figure(paths), alt=f"Epsilon spent by epoch. In the end, {totals}.", config=STILL)
+    st.caption(f"In the end, {totals} (MNIST, batch size 600, δ = {delta_text(DELTA)}).")
+
+
+@lru_cache(maxsize=1)
+def _two_schedules() -> tuple[dict[str, tuple[float, ...]], dict[str, pd.DataFrame]]:
+    shapes = {"constant σ = 2": Schedule.of("constant", sigma=2.0), "linear, 5 to 1": Schedule.of("linear")}
+    settings = Settings()
+    curves = {name: tuple(shape.sigmas(settings.epochs).tolist()) for name, shape in shapes.items()}
+    return curves, {name: path_frame(sigmas, settings.sample_rate, DELTA) for name, sigmas in curves.items()}
 
 
 def pages_table() -> None:

@@ -14,6 +14,9 @@ from dpviz.views.numbers import epsilon_text, sigma_text
 from dpviz.views.titles import ACCOUNTANT_TITLES, ADJACENCY_TITLES, SAMPLING_TITLES
 
 SYMBOLS = ("circle", "diamond", "square")
+# 1, 2 and 5 in full: Plotly's own logarithmic ticks write 20 as a small 2.
+TICKS = [digit * 10.0**power for power in range(-4, 7) for digit in (1, 2, 5)]
+LOG_TICKS = {"tickvals": TICKS, "ticktext": [f"{tick:,.7g}" for tick in TICKS]}
 
 
 def schedule_frame(curves: Mapping[str, Sequence[float]]) -> pd.DataFrame:
@@ -36,8 +39,7 @@ def schedule_figure(frame: pd.DataFrame, *, log: bool = True, height: int = 300)
             hovertemplate="epoch %{x}: σ = %{y:.4g}<extra>" + str(name) + "</extra>",
         )
     if log and (frame["sigma"] > 0).all():
-        # Ticks at 1, 2 and 5 only: on a short range the minor digits would run into each other.
-        figure.update_yaxes(type="log", dtick="D2")
+        figure.update_yaxes(type="log", **LOG_TICKS)
     return figure
 
 
@@ -161,10 +163,10 @@ def what_if_figure(frame: pd.DataFrame, *, height: int = 300) -> go.Figure:
             y=cases,
             name=title,
             mode="markers",
-            marker={"color": COLOURS[index], "size": 10, "symbol": SYMBOLS[index]},
+            marker={"color": COLOURS[index], "size": 9, "symbol": SYMBOLS[index], "opacity": 0.85},
             customdata=rows["epsilon"],
             hovertemplate="%{y}: ε %{customdata}<extra>" + title + "</extra>",
         )
     figure.update_yaxes(autorange="reversed", automargin=True)
-    figure.update_xaxes(dtick="D2", minor={"showgrid": False})
+    figure.update_xaxes(**LOG_TICKS)
     return figure

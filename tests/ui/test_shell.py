@@ -1,0 +1,72 @@
+"""The shell: the way in, and what a fresh server has to do before the first page."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from dpviz.ui.shell import PLACES, places
+from tests.ui.conftest import ROOT, start_server, stop_server
+
+APP = ROOT / "app.py"
+
+
+@pytest.fixture
+def fresh_server(tmp_path):
+    """A server that nobody has asked for anything yet: its process and its address."""
+    expect.set_options(timeout=20_000)
+    process, url = start_server(APP, {}, tmp_path / "log.txt")
+    yield process, url
+    stop_server(process)
+
+
+def test_a_deep_link_as_the_first_hit_of_a_fresh_server_shows_the_page_with_its_navigation(fresh_server, new_page):
+    _, url = fresh_server
+    page = new_page(f"{url}/guide")
+    expect(page.get_by_role("heading", name="Guide", exact=True)).to_be_visible()
+    links = page.get_by_test_id("stTopNavLink")
+    expect(links).to_contain_text([place.title for place in places()])
+    assert page.url.endswith("/guide")
+    links.filter(has_text="Schedule").click()
+    expect(page.get_by_role("heading", name="Draw a noise schedule")).to_be_visible()
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="this system does not tell what a process has done")
+def test_the_first_page_takes_a_fresh_server_three_seconds_of_work_and_no_torch(fresh_server, new_page):
+    """Seconds of a core rather than of the clock, which other work on the machine would stretch."""
+    process, url = fresh_server
+    before = seconds_of_work(process.pid)
+    page = new_page(url)
+    expect(page.locator(".meta")).to_contain_text("certified")
+    assert seconds_of_work(process.pid) - before <= 3.0
+    assert "libtorch" not in Path(f"/proc/{process.pid}/maps").read_text()
+
+
+def seconds_of_work(pid: int) -> float:
+    user, kernel = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(kernel)) / os.sysconf("SC_CLK_TCK")
+
+
+def test_the_home_page_and_the_guide_import_no_torch():
+    code = (
+        "import sys, dpviz.ui.schedule_page, dpviz.ui.guide_page, dpviz.ui.export, dpviz.views.schedules\n"
+        "assert not {'torch', 'opacus', 'torchvision'} & set(sys.modules), 'heavy'"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("place", places(), ids=lambda place: place.title)
+def test_every_page_comes_in_through_the_navigation(place):
+    assert "\nensure_navigation()" in place.path.read_text(encoding="utf-8")
+
+
+def test_every_page_in_the_folder_is_in_the_navigation():
+    assert {path.name for path in (ROOT / "pages").glob("*.py")} <= {place.path.name for place in PLACES}
+    assert len({place.url_path for place in PLACES}) == len(PLACES)
+    assert [place.title for place in PLACES if not place.url_path] == ["Schedule"]
