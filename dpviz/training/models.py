@@ -19,7 +19,7 @@ from dpviz.training.spec import MODELS
 BUILDERS = Builders(MODELS)
 ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU}
 SCATTER_GROUPS = 27
-RESNET_GROUPS = 8
+CHANNELS_PER_GROUP = 8
 
 
 def build_model(
@@ -130,9 +130,9 @@ class Block(nn.Module):
         super().__init__()
         self.stride, self.missing = stride, after - before
         self.first = nn.Conv2d(before, after, 3, stride=stride, padding=1, bias=False)
-        self.first_norm = nn.GroupNorm(RESNET_GROUPS, after)
+        self.first_norm = nn.GroupNorm(after // CHANNELS_PER_GROUP, after)
         self.second = nn.Conv2d(after, after, 3, padding=1, bias=False)
-        self.second_norm = nn.GroupNorm(RESNET_GROUPS, after)
+        self.second_norm = nn.GroupNorm(after // CHANNELS_PER_GROUP, after)
 
     def forward(self, x: Tensor) -> Tensor:
         shortcut = x
@@ -147,7 +147,7 @@ class Block(nn.Module):
 def _resnet20(shape: tuple[int, ...], classes: int) -> nn.Module:
     """Three stages of three blocks with 16, 32 and 64 channels; batch normalisation would mix examples."""
     _check_shape("resnet20", shape, (3, 32, 32))
-    stem = (nn.Conv2d(3, 16, 3, padding=1, bias=False), nn.GroupNorm(RESNET_GROUPS, 16), nn.ReLU())
+    stem = (nn.Conv2d(3, 16, 3, padding=1, bias=False), nn.GroupNorm(16 // CHANNELS_PER_GROUP, 16), nn.ReLU())
     stages = [
         Block(before if first else after, after, stride if first else 1)
         for before, after, stride in ((16, 16, 1), (16, 32, 2), (32, 64, 2))

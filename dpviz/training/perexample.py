@@ -20,10 +20,11 @@ from torch import Tensor, nn
 
 from dpviz.training.clipping import ClippingRule, example_norms
 from dpviz.training.losses import PerExampleLoss
-from dpviz.training.shares import SHARES, Buffers, Share, Written, unsupported, working_set
+from dpviz.training.shares import SHARES, Buffers, Share, Written, numbers, unsupported
 
 Keep = Callable[[Tensor], Tensor]
-WORKING_SET = 12_000_000  # numbers that a part of the batch may occupy
+# Numbers that a layer may occupy, and examples in a part: measured; less wastes time on calls, more leaves the cache.
+PART_NUMBERS, PART_EXAMPLES = 16_000_000, 256
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Clipped:
 class PerExample:
     """Clipped gradient sums of a model under a loss and a clipping rule.
 
-    `physical_batch` bounds the examples worked on at once (None: as many as fit the working set); larger batches are
+    `physical_batch` bounds the examples worked on at once (None: chosen from the layers' sizes); larger batches are
     split, with the same result. `fallback` is None, or says why Opacus computes the per-example gradients instead.
     """
 
@@ -69,7 +70,8 @@ class PerExample:
         self.physical_batch = self.physical_batch or self._fitting(inputs)
         gradients = [torch.zeros_like(p) for p in self.model.parameters()]
         losses, logits, norms = [], [], []
-        for some, labels in zip(inputs.split(self.physical_batch), targets.split(self.physical_batch), strict=True):
+        parts = math.ceil(len(targets) / self.physical_batch)
+        for some, labels in zip(inputs.chunk(parts), targets.chunk(parts), strict=True):
             part_logits, part_losses, shares = self._shares(some, labels, epoch)
             squared_norms = torch.stack([share.squared_norms() for share in shares])
             unclipped = clip_norm == math.inf
@@ -83,7 +85,7 @@ class PerExample:
             norms.append(example_norms(squared_norms))
         lengths = torch.cat(norms)
         return Clipped(
-            gradients, torch.cat(losses), torch.cat(logits), lengths, (lengths > clip_norm).double().mean().item()
+            gradients, torch.cat(losses), torch.cat(logits), lengths, (lengths > clip_norm).float().mean().item()
         )
 
     def per_example_norms(self, inputs: Tensor, targets: Tensor, *, epoch: int) -> Tensor:
@@ -98,12 +100,12 @@ class PerExample:
         return Clipped([torch.zeros_like(p) for p in self.model.parameters()], none, logits, none, 0.0)
 
     def _fitting(self, inputs: Tensor) -> int:
-        """Examples whose activations and written-out gradients fit the working set."""
+        """Examples that a part may have; Opacus writes the gradients of all layers out, so it gets few."""
         if self.fallback:
             return 64
         with _frozen(self.model), _recorded(self.layers) as calls:
             self.model(inputs[:1])
-        return max(8, WORKING_SET // sum(working_set(*call) for call in calls))
+        return min(PART_EXAMPLES, max(1, PART_NUMBERS // max(numbers(*call) for call in calls)))
 
     def _shares(self, inputs: Tensor, targets: Tensor, epoch: int) -> tuple[Tensor, Tensor, list[Share]]:
         """Logits, losses and each layer's share of the per-example gradients."""

@@ -15,6 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+# glibc hands freed memory back to the system beyond twice the largest block that was ever freed (32 MiB at most). One
+# large block, freed at once, lets activations reuse their pages, too.
+LARGE_BLOCK = 32 * 2**20 - 2**16
 GHOST_GAIN = 5  # measured: below it the Gram matrices are cheaper than writing gradients out
 
 
@@ -23,6 +26,7 @@ class Buffers:
 
     def __init__(self) -> None:
         self.held: dict[object, Tensor] = {}
+        torch.empty(LARGE_BLOCK, dtype=torch.uint8)
 
     def take(self, key: object, shape: tuple[int, ...], like: Tensor) -> Tensor:
         """Unset memory of this shape; it stays valid until the key is taken again."""
@@ -100,7 +104,7 @@ def conv2d(layer: nn.Conv2d, inputs: Tensor, grads: Tensor, buffers: Buffers) ->
     def shape(weight: Tensor) -> Tensor:
         return weight.view(layer.out_channels, *layer.kernel_size, -1).permute(0, 3, 1, 2).contiguous()
 
-    windows = patches(layer, inputs)
+    windows = patches(layer, inputs, buffers)
     batch, (places, ins) = len(inputs), (windows.shape[1:3].numel(), windows.shape[3:].numel())
     ghost = ghost_is_cheaper(places, ins, layer.out_channels)
     rows = buffers.take((layer, "rows") if ghost else "rows", windows.shape, windows).copy_(windows)
@@ -119,11 +123,13 @@ def _written(
     return Written([weights] if layer.bias is None else [weights, grads.sum(1)], shape)
 
 
-def patches(layer: nn.Conv2d, inputs: Tensor) -> Tensor:
+def patches(layer: nn.Conv2d, inputs: Tensor, buffers: Buffers) -> Tensor:
     """View [batch, y, x, kernel y, kernel x, channels] of what the kernel sees at each place."""
     (down, right), (high, wide) = layer.padding, layer.kernel_size
-    padded = F.pad(inputs.permute(0, 2, 3, 1), (0, 0, right, right, down, down)).contiguous()
-    batch, height, width, channels = padded.shape
+    batch, channels, height, width = inputs.shape
+    height, width = height + 2 * down, width + 2 * right
+    padded = buffers.take("padded", (batch, height, width, channels), inputs).zero_()
+    padded[:, down : height - down, right : width - right].copy_(inputs.permute(0, 2, 3, 1))
     (step_y, step_x), (gap_y, gap_x) = layer.stride, layer.dilation
     places_y, places_x = (height - gap_y * (high - 1) - 1) // step_y + 1, (width - gap_x * (wide - 1) - 1) // step_x + 1
     example, row, pixel, _ = padded.stride()
@@ -136,7 +142,7 @@ def patches(layer: nn.Conv2d, inputs: Tensor) -> Tensor:
 def group_norm(layer: nn.GroupNorm, inputs: Tensor, grads: Tensor, buffers: Buffers) -> Share:
     """Sums over the pixels of g times the normalised input, and of g."""
     normal = F.group_norm(inputs, layer.num_groups, eps=layer.eps)
-    return Written([(grads * normal).flatten(2).sum(2), grads.flatten(2).sum(2)])
+    return Written([normal.mul_(grads).flatten(2).sum(2), grads.flatten(2).sum(2)])
 
 
 SHARES: dict[type[nn.Module], Callable[..., Share]] = {
@@ -157,10 +163,11 @@ def unsupported(layer: nn.Module) -> str | None:
     return None
 
 
-def working_set(layer: nn.Module, inputs: Tensor, output: Tensor) -> int:
-    """Numbers that one example occupies in this layer: input, output, its gradient, and what is written out."""
-    size = inputs.numel() + 2 * output.numel()
+def numbers(layer: nn.Module, inputs: Tensor, output: Tensor) -> int:
+    """How many numbers one example occupies while this layer's share is computed."""
+    size = inputs[0].numel() + 2 * output[0].numel()
     if isinstance(layer, nn.Conv2d):
         places, ins = output.shape[2] * output.shape[3], layer.weight[0].numel()
-        size += 0 if ghost_is_cheaper(places, ins, layer.out_channels) else layer.weight.numel()
+        written = 0 if ghost_is_cheaper(places, ins, layer.out_channels) else layer.weight.numel()
+        size += places * ins + written
     return size
