@@ -1,0 +1,181 @@
+"""The parts of the Papers page."""
+
+from __future__ import annotations
+
+import pandas as pd
+import streamlit as st
+
+from dpviz.papers import PAPERS, Paper, recipes_of
+from dpviz.papers.claims import claims_of
+from dpviz.papers.records import VERDICTS, Claim, Finding
+from dpviz.runs.results import Measured, curves, measured
+from dpviz.ui.runs import cached, show_warnings
+from dpviz.views.ideas import idea_figure, idea_sentence
+from dpviz.views.papers import FROM_TEXT, OURS_ONLY, agreement, difference_colour, findings, table_frames
+
+STILL = {"displayModeBar": False}
+OPEN = "Train ▸"
+MOST_ROWS = 24  # longer tables scroll
+COLOURS = dict(zip(VERDICTS, ("green", "orange", "red", "gray"), strict=True))
+ICONS = dict(zip(VERDICTS, ("✓", "◐", "✗", "…"), strict=True))
+SHORT = {
+    "curricula": "Noise curricula",
+    "losing-less": "Losing less",
+    "optimizers": "Optimizers",
+    "prestige": "PRESTIGE",
+    "screening": "Noise screening",
+}
+
+
+def choose_paper() -> Paper:
+    """Which paper to look at; the address remembers it."""
+    asked = st.query_params.get("paper", "")
+    if "papers.paper" not in st.session_state:
+        st.session_state["papers.paper"] = asked if asked in PAPERS else next(iter(PAPERS))
+    name = st.segmented_control(
+        "Paper",
+        list(PAPERS),
+        format_func=SHORT.__getitem__,
+        key="papers.paper",
+        label_visibility="collapsed",
+        required=True,
+    )
+    return PAPERS[name or next(iter(PAPERS))]
+
+
+@st.cache_resource(ttl=60, show_spinner=False)
+def results() -> tuple[dict[str, Measured], tuple[str, ...]]:
+    """What was measured, from the cached runs; read at most once a minute."""
+    listing = cached()
+    found, odd = measured(listing.runs)
+    return found, (*listing.warnings, *odd)
+
+
+def proposal(paper: Paper) -> None:
+    """What the paper proposes, and a picture of its idea."""
+    words, picture = st.columns([5, 6], gap="large")
+    with words:
+        st.subheader(paper.title)
+        st.caption(f"{paper.authors}, {paper.year}")
+        st.markdown(" ".join(paper.summary))
+    with picture:
+        st.plotly_chart(idea_figure(paper.name), alt=idea_sentence(paper.name), config=STILL, key=f"idea.{paper.name}")
+        st.caption(idea_sentence(paper.name))
+
+
+# --- tables -------------------------------------------------------------------------------------------------------
+
+
+def tables(paper: Paper) -> None:
+    """Each table of the paper, reported beside ours."""
+    found, _ = results()
+    frames = table_frames(paper.name, found)
+    st.markdown(agreement(frames.values()))
+    if paper.name == "prestige":
+        st.page_link("pages/local.py", label="Its runs are on the page Local privacy", icon="☂️")
+    for heading, frame in frames.items():
+        folded = heading in (FROM_TEXT, OURS_ONLY)
+        box = st.expander(f"{heading} ({len(frame)})") if folded else st.container()
+        with box:
+            if not folded:
+                st.markdown(f"**{heading}**")
+            _table(paper, heading, frame)
+    left_open(paper)
+
+
+def _table(paper: Paper, heading: str, frame: pd.DataFrame) -> None:
+    at = f"papers.open.{paper.name}.{heading}"
+    shown = frame.assign(open=[OPEN if recipe else None for recipe in frame["recipe"]])
+    error = paper.name == "prestige"
+    number, text = st.column_config.NumberColumn, st.column_config.TextColumn
+    st.dataframe(
+        shown.drop(columns=["recipe"]).style.map(difference_colour, subset=["difference"]).format(na_rep="–"),
+        hide_index=True,
+        placeholder="–",
+        height="content" if len(frame) <= MOST_ROWS else "auto",
+        key=f"{at}.table",
+        column_order=[*(["open"] if frame["recipe"].notna().any() else []), *_columns(shown, heading)],
+        column_config={
+            "open": st.column_config.ButtonColumn(
+                "",
+                help="Open in Train: the settings of this row, ready to run.",
+                width="small",
+                type="tertiary",
+                key=at,
+                on_click=_open,
+                args=(at, tuple(frame["recipe"])),
+            ),
+            "title": text("Experiment", width="medium"),
+            "place": text("Place", width="small"),
+            "reported": number("Reported error (%)" if error else "Reported (%)", format="%.2f"),
+            "ours": number("Ours (%)", format="%.2f", help="Test accuracy after the last epoch, mean over seeds."),
+            "spread": number("± sd", format="%.2f", help="Standard deviation over seeds, in points."),
+            "seeds": number("Seeds", format="%d"),
+            "difference": number("Difference", format="%+.2f", help="Ours minus reported, in points."),
+            "epsilon_claimed": text("Claimed ε", alignment="right", help="As the paper prints it."),
+            "epsilon_sound": text("Sound ε", alignment="right", help="Tight accounting of every use of the data."),
+            "note": text("Note", width="large"),
+        },
+    )
+
+
+def _columns(frame: pd.DataFrame, heading: str) -> list[str]:
+    """The columns that say something in this table."""
+    always = ("title", "reported", "ours", "epsilon_claimed", "epsilon_sound")
+    hidden = ("open", "recipe", *(["place"] if (frame["place"] == heading).all() else []))
+    wanted = [name for name in frame.columns if name not in hidden]
+    return [name for name in wanted if name in always or frame[name].replace("", None).notna().any()]
+
+
+def _open(at: str, recipes: tuple[str | None, ...]) -> None:
+    """Hand the clicked row's recipe to the Train page; the page switches once the callback is over."""
+    click = st.session_state[at]
+    if click is not None and recipes[click["row"]]:
+        st.session_state["handoff"] = {"recipe": recipes[click["row"]]}
+        st.session_state["papers.go"] = True
+
+
+def go_to_train() -> None:
+    """Switch pages if a row was opened; a callback may not do it itself."""
+    if st.session_state.pop("papers.go", False):
+        st.switch_page("pages/train.py")
+
+
+def left_open(paper: Paper) -> None:
+    """What the paper leaves open and what was chosen, and doubts about its numbers."""
+    values = {value: None for recipe in recipes_of(paper.name) for value in recipe.open_values}
+    if values:
+        with st.expander(f"What the paper leaves open, and what was chosen ({len(values)})"):
+            st.markdown("\n".join(f"- **{v.what}**: {v.chosen}. {_sentence(v.why)}" for v in values))
+    with st.expander(f"Doubts about its numbers ({len(paper.doubts)})"):
+        st.markdown("\n".join(f"- {doubt}" for doubt in paper.doubts))
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + "."
+
+
+# --- what holds ---------------------------------------------------------------------------------------------------
+
+
+def what_holds(paper: Paper) -> None:
+    """Each claim with the verdict of its check, which runs now."""
+    found, _ = results()
+    checked = findings(claims_of(paper.name), curves(found))
+    for claim, finding in checked:
+        _claim(claim, finding)
+    st.caption("Every verdict is worked out by a function of dpviz when this page is drawn, not written down.")
+
+
+def _claim(claim: Claim, finding: Finding) -> None:
+    with st.container(border=True):
+        st.markdown(
+            f":{COLOURS[finding.verdict]}-badge[{ICONS[finding.verdict]} {finding.verdict}] **{claim.text}** "
+            f":gray[:small[{claim.place}]]"
+        )
+        st.markdown(finding.text)
+
+
+def warnings() -> None:
+    """Cached runs that could not be used."""
+    show_warnings(results()[1])

@@ -1,0 +1,129 @@
+"""One picture for each paper's idea, drawn from its formulas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+from scipy.special import erf
+
+from dpviz.papers import RECIPES
+from dpviz.training.localspec import LocalSpec
+from dpviz.views.axes import COLOURS, layout
+
+Curves = Mapping[str, tuple[np.ndarray, np.ndarray]]
+HEIGHT = 320
+CLASSES = 10
+FOCUS = 5.0
+
+
+def curves_frame(curves: Curves) -> pd.DataFrame:
+    """Named curves in one long frame."""
+    rows = [(name, x, y) for name, (xs, ys) in curves.items() for x, y in zip(xs, ys, strict=True)]
+    return pd.DataFrame(rows, columns=["name", "x", "y"])
+
+
+def _lines(frame: pd.DataFrame, x: str, y: str, *, shape: str = "linear") -> go.Figure:
+    figure = go.Figure(layout=layout(x, y, height=HEIGHT))
+    for index, (name, rows) in enumerate(frame.groupby("name", sort=False)):
+        dashed = "rising" in str(name) or "no privacy" in str(name)
+        figure.add_scatter(
+            x=rows["x"],
+            y=rows["y"],
+            name=str(name),
+            mode="lines",
+            line={"color": COLOURS[index % len(COLOURS)], "width": 2, "dash": "dot" if dashed else "solid"},
+            line_shape=shape,
+            hovertemplate="%{x:.3g}: %{y:.3g}<extra>" + str(name) + "</extra>",
+        )
+    return figure
+
+
+def schedules_figure() -> go.Figure:
+    """Curricula: noise falls from 5 to 1; the dotted mirror image costs the same."""
+    names = {
+        "exponential": "exponential-decreasing",
+        "steps": "piecewise-decreasing",
+        "line": "linear-decreasing",
+        "quadratic": "quadratic-decreasing",
+        "line, rising": "linear-increasing",
+    }
+    curves = {}
+    for label, name in names.items():
+        spec = RECIPES[f"curricula/{name}"].spec
+        curves[label] = (np.arange(1, spec.epochs + 1), spec.schedule.sigmas(spec.epochs))
+    return _lines(curves_frame(curves), "Epoch", "Noise multiplier σ")
+
+
+def losses_figure() -> go.Figure:
+    """Losing less: cross-entropy always asks for a larger logit, squared error stops at 1.
+
+    One true logit z, the other nine at 0: p = e^z / (e^z + 9).
+    """
+    z = np.linspace(-2, 6, 161)
+    p = np.exp(z) / (np.exp(z) + CLASSES - 1)
+    curves = {
+        "squared error, (z - 1)² / 2": (z, (z - 1) ** 2 / 2),
+        "cross-entropy, -log p": (z, -np.log(p)),
+        f"focal, -(1 - p)^{FOCUS:g} log p": (z, -((1 - p) ** FOCUS) * np.log(p)),
+    }
+    figure = _lines(curves_frame(curves), "Logit z of the true class (the others are 0)", "Loss of one example")
+    figure.update_yaxes(range=[0, 5])
+    return figure
+
+
+def steps_figure() -> go.Figure:
+    """Optimizers: the mean step along a gradient of mean m under noise of size s.
+
+    DP-SGD m / s; DP-RMSProp and DP-Adam about m / sqrt(m^2 + s^2); DP-Lion P(+) - P(-) = erf(m / (s sqrt 2)).
+    """
+    ratio = np.linspace(0, 3, 121)
+    curves = {
+        "DP-SGD": (ratio, ratio),
+        "DP-Adam, DP-RMSProp": (ratio, ratio / np.sqrt(1 + ratio**2)),
+        "DP-Lion": (ratio, erf(ratio / np.sqrt(2))),
+    }
+    return _lines(curves_frame(curves), "Gradient over noise, m / s", "Mean step (learning rate 1)")
+
+
+def threshold_figure() -> go.Figure:
+    """PRESTIGE: how sure the model must be of an answered label before the person is used, epoch by epoch."""
+    spec = LocalSpec()
+    epochs = np.arange(1, 7)
+    curves = {"agreement needed, D_th": (epochs, np.array([spec.threshold_at(int(epoch)) for epoch in epochs]))}
+    return _lines(curves_frame(curves), "Epoch", "Agreement y(⟨w, x⟩ + b) needed", shape="hv")
+
+
+def acceptance_figure() -> go.Figure:
+    """Screening: a worse update is kept with probability exp(-dE Q0 t), t updates having been kept before."""
+    worse = np.linspace(0, 0.1, 121)
+    heat = RECIPES["screening/mnist"].spec.knobs_of("method")["temperature"]
+    curves = {f"after {t} updates": (worse, np.exp(-worse * float(heat) * t)) for t in (1, 10, 100, 1000)}
+    return _lines(curves_frame(curves), "Rise of the loss ΔE", "Probability that it is kept")
+
+
+IDEAS: dict[str, tuple[str, Callable[[], go.Figure]]] = {
+    "curricula": (
+        "Noise falls over the epochs. Its mirror image uses the same noise in the other order.",
+        schedules_figure,
+    ),
+    "losing-less": (
+        "Cross-entropy rewards ever larger logits, and with them long gradients; squared error does not.",
+        losses_figure,
+    ),
+    "optimizers": ("What each optimizer makes of one coordinate of a noisy gradient.", steps_figure),
+    "prestige": ("Sure labels first: the agreement that is needed falls from epoch to epoch.", threshold_figure),
+    "screening": ("Worse updates are taken back, ever more strictly as training goes on.", acceptance_figure),
+}
+
+
+def idea_figure(paper: str) -> go.Figure:
+    """The paper's idea as a picture."""
+    return IDEAS[paper][1]()
+
+
+def idea_sentence(paper: str) -> str:
+    """What its picture shows."""
+    return IDEAS[paper][0]

@@ -1,0 +1,152 @@
+"""The papers' tables as frames: a row a reported number, with what was measured here beside it."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable, Mapping
+from statistics import fmean, stdev
+
+import pandas as pd
+
+from dpviz.papers import RECIPES, Reported, reported_of
+from dpviz.papers.records import Claim, Curves, Finding
+from dpviz.privacy import epoch_phases, epsilon_path
+from dpviz.runs.results import HEADLINES, Experiment, Measured, experiments, priced
+from dpviz.training.spec import RunSpec
+from dpviz.views.runs import epsilon_words
+
+COLUMNS = (
+    "title",
+    "place",
+    "reported",
+    "ours",
+    "spread",
+    "seeds",
+    "difference",
+    "epsilon_claimed",
+    "epsilon_sound",
+    "note",
+    "recipe",
+)
+NEAR = 1.0  # points: as close as seeds and what papers leave open allow
+FROM_TEXT, OURS_ONLY = "From the text", "Without a reported number"
+CLOSE, ABOVE, BELOW = "#159b77", "#2f7ed8", "#d9544d"
+
+
+def table_frames(paper: str, results: Mapping[str, Measured]) -> dict[str, pd.DataFrame]:
+    """A frame for each table of the paper, one for numbers in its text, and one for what only dpviz ran."""
+    rows: dict[str, list[tuple[object, ...]]] = {}
+    for number in reported_of(paper):
+        if number.quantity in HEADLINES:
+            heading = number.place.partition(",")[0] if number.source == "table" else FROM_TEXT
+            rows.setdefault(heading, []).append(_reported_row(number, results.get(number.name)))
+    alone = [row for row in experiments(dict(results), paper) if row.reported is None]
+    if alone:
+        rows[OURS_ONLY] = [_own_row(row) for row in alone]
+    return {heading: pd.DataFrame(table, columns=list(COLUMNS)) for heading, table in rows.items()}
+
+
+def _reported_row(number: Reported, measured: Measured | None) -> tuple[object, ...]:
+    recipe = RECIPES.get(number.name)
+    found = _accuracies(number, measured)
+    ours = 100 * fmean(found) if found else math.nan
+    sound = epsilon_words(priced(recipe.spec)[1]) if recipe and _whole_run(number) else "–"
+    difference = ours - 100 * number.value if number.quantity == "test_accuracy" else math.nan
+    spread = 100 * stdev(found) if len(found) > 1 else math.nan
+    note = "; ".join(filter(None, (number.note, _shortened(measured))))
+    return (
+        recipe.title if recipe else number.experiment.replace("-", " "),
+        number.place,
+        100 * number.value,
+        ours,
+        spread,
+        len(found) or math.nan,
+        difference,
+        epsilon_words(number.epsilon, "–"),
+        sound,
+        note,
+        number.name if recipe else None,
+    )
+
+
+def _own_row(row: Experiment) -> tuple[object, ...]:
+    ours = row.measured
+    assert row.recipe is not None
+    return (
+        row.recipe.title,
+        "",
+        math.nan,
+        100 * ours.mean if ours else math.nan,
+        100 * ours.std if ours and ours.std is not None else math.nan,
+        len(ours.runs) if ours else math.nan,
+        math.nan,
+        epsilon_words(row.claimed, "–"),
+        epsilon_words(row.sound),
+        _shortened(ours),
+        row.name,
+    )
+
+
+def _shortened(measured: Measured | None) -> str:
+    """A run that stopped early says so."""
+    if measured is None or measured.epochs == measured.runs[0].spec.epochs:
+        return ""
+    return f"ours stopped after {measured.epochs} of {measured.runs[0].spec.epochs} epochs"
+
+
+def _whole_run(number: Reported) -> bool:
+    """Whether a number is of the whole run; some are of the epoch at which a smaller epsilon was spent."""
+    headline = RECIPES[number.name].headline
+    return number.epsilon is None or headline is None or number.epsilon == headline.epsilon
+
+
+def _accuracies(number: Reported, measured: Measured | None) -> tuple[float, ...]:
+    """Ours, one a seed, where the number was taken: at the end, or at the last epoch within its epsilon.
+
+    The epsilons printed by the way come from the classic conversion, so that decides which epoch it is; what
+    screening's accepted updates cost by that conversion is not kept.
+    """
+    if measured is None or number.quantity != "test_accuracy":
+        return ()
+    if _whole_run(number):
+        return measured.accuracies
+    spec = measured.runs[0].spec
+    epochs = _epochs_within(_unseeded(spec), number.epsilon or 0.0) if spec.method == "dp-sgd" else 0
+    return tuple(run.epochs[epochs - 1].test_accuracy for run in measured.runs if 1 <= epochs <= len(run.epochs))
+
+
+def _unseeded(spec: RunSpec) -> tuple[tuple[float, ...], float, float]:
+    return tuple(spec.schedule.sigmas(spec.epochs).tolist()), spec.sample_rate, spec.delta
+
+
+@functools.cache
+def _epochs_within(ledger: tuple[tuple[float, ...], float, float], budget: float) -> int:
+    sigmas, sample_rate, delta = ledger
+    path = epsilon_path(epoch_phases(sigmas, sample_rate), delta, accountant="rdp-classic")
+    return sum(point.upper <= budget for point in path)
+
+
+def difference_colour(points: float) -> str:
+    """Style of a difference: near enough, or above, or below."""
+    if math.isnan(points):
+        return ""
+    return f"color: {CLOSE if abs(points) <= NEAR else ABOVE if points > 0 else BELOW}; font-weight: 600"
+
+
+def agreement(frames: Iterable[pd.DataFrame]) -> str:
+    """How many of our results lie near the reported ones, in a sentence."""
+    tables = [frame for frame in frames if len(frame)]
+    known = pd.concat(tables)["difference"].dropna() if tables else pd.Series(dtype=float)
+    if known.empty:
+        return "No full-length run of this paper is cached yet; the reported numbers stand alone."
+    near = int((known.abs() <= NEAR).sum())
+    return (
+        f"{near} of {len(known)} reported accuracies that were run here are met within {NEAR:g} point; the mean "
+        f"difference is {known.mean():+.2f} points, the largest {max(known, key=abs):+.2f}."
+    )
+
+
+def findings(claims: Iterable[Claim], curves: Curves) -> list[tuple[Claim, Finding]]:
+    """Each claim with what its check finds now."""
+    return [(claim, claim.check(curves)) for claim in claims]

@@ -1,0 +1,17 @@
+"""Papers: what five papers propose and report, what was measured here, and what holds."""
+
+import streamlit as st
+
+from dpviz.ui.papers_page import choose_paper, go_to_train, proposal, tables, warnings, what_holds
+from dpviz.ui.shell import ensure_navigation
+
+ensure_navigation()
+go_to_train()
+st.title("Papers")
+paper = choose_paper()
+proposal(paper)
+st.header("What holds")
+what_holds(paper)
+st.header("Reported and measured")
+tables(paper)
+warnings()
