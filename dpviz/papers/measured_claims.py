@@ -66,7 +66,7 @@ def _pairwise(pairs: Mapping[str, str], winners: str, losers: str, sign: int = 1
         if not found:
             return _unmeasured(pairs)
         said = "; ".join(
-            f"{_words(name)} {gain:+.2f}{_told(name, pairs[name])}" for name, (_, gain, _) in found.items()
+            f"{_words(name)}: {gain:+.2f}{_told(name, pairs[name])}" for name, (_, gain, _) in found.items()
         )
         seeds = min(seeds for _, _, seeds in found.values())
         text = (
@@ -84,8 +84,10 @@ def _unmeasured(pairs: Mapping[str, str]) -> Finding:
     """Without runs the paper's own numbers stand alone."""
     finding = missing(f"curricula/{name}" for pair in list(pairs.items())[:1] for name in pair)
     told = {name: _reported_gain(name, other) for name, other in pairs.items()}
-    said = "; ".join(f"{_words(name)} {gain:+.2f}" for name, gain in told.items() if gain is not None)
-    return Finding(finding.verdict, f"{finding.text} The paper's own numbers say: {said}." if said else finding.text)
+    said = "; ".join(f"{_words(name)}: {gain:+.2f}" for name, gain in told.items() if gain is not None)
+    return Finding(
+        finding.verdict, f"{finding.text} The paper's own numbers, in points: {said}." if said else finding.text
+    )
 
 
 def _told(one: str, other: str) -> str:

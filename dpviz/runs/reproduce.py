@@ -27,11 +27,12 @@ SEEDS = (0, 1, 2)
 # A line is (patterns of recipes, seeds); what no line names follows in the papers' order.
 ORDER: tuple[tuple[tuple[str, ...], tuple[int, ...]], ...] = (
     (("curricula/linear-*", "curricula/constant-1.54", "curricula/matched-pld-linear"), (0,)),
-    (("curricula/exponential-*", "curricula/quadratic-*", "curricula/constant-[015]"), (0,)),
-    (("curricula/constant-1.60", "curricula/matched-pld-quadratic", "curricula/sample-constant-[15]"), (0,)),
-    (("losing-less/mnist-ce-t-cnn", "losing-less/mnist-o-t-cnn"), (0,)),
-    (("curricula/piecewise-*", "curricula/constant-*", "curricula/matched-*", "curricula/logarithmic-*"), (0,)),
-    (("screening/mnist", "screening/mnist-tanh"), (0,)),
+    (("losing-less/mnist-ce-t-cnn", "screening/mnist-tanh"), (0,)),
+    (("curricula/constant-1", "curricula/sample-constant-1"), (0,)),
+    (("losing-less/mnist-o-t-cnn",), (0,)),
+    (("curricula/constant-0", "curricula/constant-5", "curricula/exponential-*", "curricula/quadratic-*"), (0,)),
+    (("screening/mnist",), (0,)),
+    (("curricula/constant-*", "curricula/matched-*", "curricula/piecewise-*", "curricula/logarithmic-*"), (0,)),
     (("curricula/masked-*", "curricula/sample-*", "curricula/dynamic-*"), (0,)),
     (("losing-less/mnist-sse-t-cnn", "losing-less/mnist-sse-focal-t-cnn"), (0,)),
     (("screening/mnist-dpsgd", "screening/mnist-auto-s"), (0,)),

@@ -70,9 +70,10 @@ def tables(paper: Paper) -> None:
     """Each table of the paper, reported beside ours."""
     found, _ = results()
     frames = table_frames(paper.name, found)
-    st.markdown(agreement(frames.values()))
-    if paper.name == "prestige":
-        st.page_link("pages/local.py", label="Its runs are on the page Local privacy", icon="☂️")
+    if recipes_of(paper.name):
+        st.markdown(agreement(frames.values()))
+    else:
+        st.page_link("pages/local.py", label="Its experiments are run on the page Local privacy", icon="☂️")
     for heading, frame in frames.items():
         folded = heading in (FROM_TEXT, OURS_ONLY)
         box = st.expander(f"{heading} ({len(frame)})") if folded else st.container()
@@ -94,7 +95,7 @@ def _table(paper: Paper, heading: str, frame: pd.DataFrame) -> None:
         placeholder="–",
         height="content" if len(frame) <= MOST_ROWS else "auto",
         key=f"{at}.table",
-        column_order=[*(["open"] if frame["recipe"].notna().any() else []), *_columns(shown, heading)],
+        column_order=[*(["open"] if frame["recipe"].notna().any() else []), *_columns(shown)],
         column_config={
             "open": st.column_config.ButtonColumn(
                 "",
@@ -108,6 +109,7 @@ def _table(paper: Paper, heading: str, frame: pd.DataFrame) -> None:
             "title": text("Experiment", width="medium"),
             "place": text("Place", width="small"),
             "reported": number("Reported error (%)" if error else "Reported (%)", format="%.2f"),
+            "reported_spread": number("± sd (paper)", format="%.2f"),
             "ours": number("Ours (%)", format="%.2f", help="Test accuracy after the last epoch, mean over seeds."),
             "spread": number("± sd", format="%.2f", help="Standard deviation over seeds, in points."),
             "seeds": number("Seeds", format="%d"),
@@ -119,12 +121,11 @@ def _table(paper: Paper, heading: str, frame: pd.DataFrame) -> None:
     )
 
 
-def _columns(frame: pd.DataFrame, heading: str) -> list[str]:
+def _columns(frame: pd.DataFrame) -> list[str]:
     """The columns that say something in this table."""
-    always = ("title", "reported", "ours", "epsilon_claimed", "epsilon_sound")
-    hidden = ("open", "recipe", *(["place"] if (frame["place"] == heading).all() else []))
-    wanted = [name for name in frame.columns if name not in hidden]
-    return [name for name in wanted if name in always or frame[name].replace("", None).notna().any()]
+    runnable = ("ours", "epsilon_sound") if frame["recipe"].notna().any() else ()
+    known = [name for name in frame.columns if frame[name].replace(("", "–"), None).notna().any()]
+    return [name for name in frame.columns if name not in ("open", "recipe") and name in (*known, *runnable)]
 
 
 def _open(at: str, recipes: tuple[str | None, ...]) -> None:

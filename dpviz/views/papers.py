@@ -20,6 +20,7 @@ COLUMNS = (
     "title",
     "place",
     "reported",
+    "reported_spread",
     "ours",
     "spread",
     "seeds",
@@ -39,15 +40,17 @@ def table_frames(paper: str, results: Mapping[str, Measured]) -> dict[str, pd.Da
     rows: dict[str, list[tuple[object, ...]]] = {}
     for number in reported_of(paper):
         if number.quantity in HEADLINES:
-            heading = number.place.partition(",")[0] if number.source == "table" else FROM_TEXT
-            rows.setdefault(heading, []).append(_reported_row(number, results.get(number.name)))
+            table, _, row = number.place.partition(", ")
+            heading, place = (table, row) if number.source == "table" else (FROM_TEXT, number.place)
+            rows.setdefault(heading, []).append(_reported_row(number, place, results.get(number.name)))
     alone = [row for row in experiments(dict(results), paper) if row.reported is None]
     if alone:
         rows[OURS_ONLY] = [_own_row(row) for row in alone]
-    return {heading: pd.DataFrame(table, columns=list(COLUMNS)) for heading, table in rows.items()}
+    ordered = sorted(rows, key=lambda heading: (heading == OURS_ONLY, heading == FROM_TEXT, not heading[:5] == "Table"))
+    return {heading: pd.DataFrame(rows[heading], columns=list(COLUMNS)) for heading in ordered}
 
 
-def _reported_row(number: Reported, measured: Measured | None) -> tuple[object, ...]:
+def _reported_row(number: Reported, place: str, measured: Measured | None) -> tuple[object, ...]:
     recipe = RECIPES.get(number.name)
     found = _accuracies(number, measured)
     ours = 100 * fmean(found) if found else math.nan
@@ -57,13 +60,14 @@ def _reported_row(number: Reported, measured: Measured | None) -> tuple[object, 
     note = "; ".join(filter(None, (number.note, _shortened(measured))))
     return (
         recipe.title if recipe else number.experiment.replace("-", " "),
-        number.place,
+        place,
         100 * number.value,
+        math.nan if number.spread is None else 100 * number.spread,
         ours,
         spread,
         len(found) or math.nan,
         difference,
-        epsilon_words(number.epsilon, "–"),
+        "–" if number.epsilon is None else f"{number.epsilon:g}",
         sound,
         note,
         number.name if recipe else None,
@@ -76,6 +80,7 @@ def _own_row(row: Experiment) -> tuple[object, ...]:
     return (
         row.recipe.title,
         "",
+        math.nan,
         math.nan,
         100 * ours.mean if ours else math.nan,
         100 * ours.std if ours and ours.std is not None else math.nan,
