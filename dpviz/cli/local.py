@@ -44,7 +44,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     for name in SETTINGS:
         flag = f"--{name.replace('_', '-')}"
         parser.add_argument(flag, dest=name, type=whole if name in whole_numbers else number, help=RANGES[name].help)
-    parser.add_argument("--cross-validate", action="store_true", help="choose lambda by 10 folds, for each row its own")
+    parser.add_argument("--cross-validate", action="store_true", help="choose lambda, for each row its own")
+    parser.add_argument("--folds", type=whole, default=10, help="of the cross-validation")
     parser.add_argument("--out", type=Path, help="also write the rows, the settings and their provenance to this file")
 
 
@@ -57,7 +58,7 @@ def _run(args: argparse.Namespace) -> Result:
     data = load_tabular(args.data, args.data_dir, args.label)
     specs = specs_for(_base(args), _names(args.methods), budgets)
     if args.cross_validate:
-        specs = choose_lambda(data, specs, seed=args.seed, progress=Bar("cross-validation"))
+        specs = choose_lambda(data, specs, folds=args.folds, seed=args.seed, progress=Bar("cross-validation"))
     trials = run_trials(data, specs, repeats=args.repeats, seed=args.seed, progress=Bar("training"))
     pairs = [pair for first in ("prestige", "masked") for pair in differences(trials, first, "djw")]
     result = {"rows": [trial.to_json() for trial in trials], "differences": [pair.to_json() for pair in pairs]}
@@ -169,7 +170,7 @@ def _command(args: argparse.Namespace) -> str:
     for name in SETTINGS:
         if getattr(args, name) is not None:
             words.append(f"--{name.replace('_', '-')} {getattr(args, name):g}")
-    return " ".join([*words, "--cross-validate"] if args.cross_validate else words)
+    return " ".join([*words, f"--cross-validate --folds {args.folds}"] if args.cross_validate else words)
 
 
 COMMANDS = (Command("local", "local privacy: PRESTIGE, DJW and SGD, test error against budget", _arguments, _run),)

@@ -216,9 +216,9 @@ def local_guarantee(method: str, budget: LocalBudget) -> Guarantee:
             claimed=one_visit,
             adjacency="one person's label is replaced; the features are known (local privacy of labels)",
             assumptions=(
+                "it covers the label only: who falls silent is seen and depends on the features without noise, so for "
+                "the features there is no guarantee, at any epsilon",
                 visits,
-                "who falls silent is seen, and depends on the features without noise: for the features there is no "
-                "guarantee, at any epsilon",
                 f"the gradient is made from the answered label, so labels alone pay only {label_only:.4g} in all",
                 total,
             ),

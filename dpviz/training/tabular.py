@@ -53,10 +53,24 @@ class Tabular:
 
 
 TABULARS = Table("data")
-TABULARS.add("mnist38", "MNIST, 3 against 8: 11,982 training images of 784 pixels (comes with dpviz)")
-TABULARS.add("breast-cancer", "Wisconsin breast cancer: 569 biopsies, 30 measurements (comes with scikit-learn)")
-TABULARS.add("a7a", "Adult census, LIBSVM's a7a: 16,100 people, 123 yes-or-no features (libsvm-adult/a7a, a7a.t)")
-TABULARS.add("diabetes130", "Diabetes-130: readmission of hospital patients (diabetes130/diabetic_data.csv)")
+TABULARS.add(
+    "mnist38", "MNIST, 3 against 8: 11,982 training images of 784 pixels (comes with dpviz)", {"title": "MNIST 3 / 8"}
+)
+TABULARS.add(
+    "breast-cancer",
+    "Wisconsin breast cancer: 569 biopsies, 30 measurements (comes with scikit-learn)",
+    {"title": "Breast cancer"},
+)
+TABULARS.add(
+    "a7a",
+    "Adult census, LIBSVM's a7a: 16,100 people, 123 yes-or-no features (libsvm-adult/a7a, a7a.t)",
+    {"title": "Adult (a7a)"},
+)
+TABULARS.add(
+    "diabetes130",
+    "Diabetes-130: readmission of hospital patients (diabetes130/diabetic_data.csv)",
+    {"title": "Diabetes-130"},
+)
 
 
 def load_tabular(name: str, data_dir: Path | None = None, label: str | None = None) -> Tabular:
@@ -100,6 +114,36 @@ def _breast_cancer(data_dir: Path | None) -> Tabular:
     rows, malignant = load_breast_cancer(return_X_y=True)
     data = split("breast-cancer", rows, np.where(malignant == 0, 1.0, -1.0))
     return Tabular(**vars(data) | {"notes": ("benign is -1, malignant is +1", *data.notes)})
+
+
+PICTURE_FEATURES = ("worst concave points", "worst texture")
+
+
+@functools.lru_cache(maxsize=1)
+def picture_data(people: int = 48) -> Tabular:
+    """Two measurements of some breast-cancer records, for a picture in the plane: centred, the farthest at length 1."""
+    from sklearn.datasets import load_breast_cancer
+
+    found = load_breast_cancer()
+    columns = [list(found.feature_names).index(name) for name in PICTURE_FEATURES]
+    rows, labels = found.data[:, columns], np.where(found.target == 0, 1.0, -1.0)
+    order = np.stack([np.flatnonzero(labels == label)[:people] for label in (-1.0, 1.0)], axis=1).reshape(-1)
+    rows, labels = rows[order], labels[order]  # classes in turn
+    rows = (rows - rows.mean(axis=0)) / rows.std(axis=0)
+    rows = rows / np.linalg.norm(rows, axis=1).max()
+    return Tabular("picture", rows[:people], labels[:people], rows[people:], labels[people:])
+
+
+def available(data_dir: Path | None = None) -> tuple[str, ...]:
+    """The datasets whose files are there."""
+    needed = {"a7a": ("libsvm-adult", "a7a.t"), "diabetes130": ("diabetes130", "diabetic_data.csv")}
+
+    def there(name: str) -> bool:
+        if name == "mnist38":
+            return find("mnist", data_dir) is not None
+        return name not in needed or any(place.joinpath(*needed[name]).is_file() for place in places(data_dir))
+
+    return tuple(name for name in TABULARS if there(name))
 
 
 def _file(data_dir: Path | None, *parts: str) -> Path:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+from scipy.special import stdtr, stdtrit
 
 from dpviz.privacy.local import local_guarantee
 from dpviz.privacy.tables import InputError
@@ -159,9 +159,9 @@ def differences(trials: Sequence[Trial], first: str = "prestige", second: str = 
         mean, repeats = float(gap.mean()), len(gap)
         spread = float(gap.std(ddof=1)) if repeats > 1 else 0.0
         if spread > 0:
-            test = stats.ttest_1samp(gap, 0.0)
-            interval = test.confidence_interval(0.95)
-            low, high, p_value = float(interval.low), float(interval.high), float(test.pvalue)
+            deviation = spread / repeats**0.5
+            reach = float(stdtrit(repeats - 1, 0.975)) * deviation
+            low, high, p_value = mean - reach, mean + reach, 2 * float(stdtr(repeats - 1, -abs(mean) / deviation))
         else:  # one repeat, or the same gap in all: nothing to test
             low, high, p_value = mean, mean, 1.0 if mean == 0 or repeats < 2 else 0.0
         found.append(Difference(first, second, budget, mean, low, high, p_value, int(np.sum(gap < 0)), repeats))

@@ -22,7 +22,10 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Visit:
-    """What happened when one person was visited. `sent` is None where nothing was sent; lengths are B or 0."""
+    """What happened when one person was visited; `sent` is None where nothing was sent, else of length B.
+
+    `before` are the weights that the person saw, `weights` those after the visit.
+    """
 
     epoch: int
     person: int
@@ -32,6 +35,7 @@ class Visit:
     inside: bool
     gradient: FloatArray
     sent: FloatArray | None
+    before: FloatArray
     weights: FloatArray
 
 
@@ -53,12 +57,13 @@ def walk(data: Tabular, spec: LocalSpec, *, seed: int = 0, repeat: int = 0) -> I
             own = label if spec.gradient_label == TRUE else answered
             pull = float(spec.slope(np.asarray(score * own)))
             gradient = spec.regularization * weights + pull * own * row
-            sent = _sent(spec, gradient, inside, coin, direction)
+            sent, before = _sent(spec, gradient, inside, coin, direction), weights
             if sent is not None:
                 updates += 1
                 weights = weights - step_size(spec, updates, data.dimension) * sent
                 weights = weights * min(1.0, spec.radius / max(float(np.linalg.norm(weights)), 1e-300))
-            yield Visit(epoch, int(person), answered, score * answered, threshold, inside, gradient, sent, weights)
+            z = score * answered
+            yield Visit(epoch, int(person), answered, z, threshold, inside, gradient, sent, before, weights)
 
 
 def _sent(spec: LocalSpec, gradient: FloatArray, inside: bool, coin: float, direction: FloatArray) -> FloatArray | None:

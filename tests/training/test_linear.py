@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from dpviz.privacy.local import scale
 from dpviz.privacy.tables import InputError
@@ -243,9 +244,9 @@ def test_differences_are_paired_by_repeat():
     ):
         gap = first.errors - second.errors
         assert found.mean == pytest.approx(gap.mean())
-        t = gap.mean() / (gap.std(ddof=1) / math.sqrt(8))
-        assert (found.p_value < 0.05) == (abs(t) > 2.3646)
-        assert found.low < found.mean < found.high
+        expected = stats.ttest_rel(first.errors, second.errors)
+        assert found.p_value == pytest.approx(expected.pvalue)
+        assert (found.low, found.high) == pytest.approx(tuple(expected.confidence_interval(0.95)))
         assert found.first_better == np.sum(gap < 0)
     same = differences(trials, "djw", "djw")
     assert [(found.mean, found.p_value) for found in same] == [(0.0, 1.0)] * 2

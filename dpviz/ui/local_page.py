@@ -1,0 +1,338 @@
+"""The parts of the Local privacy page."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import streamlit as st
+
+from dpviz.privacy.local import local_guarantee, scale
+from dpviz.privacy.tables import InputError
+from dpviz.runs.local_results import LocalResult, local_results
+from dpviz.training.localspec import ANSWERED, LOSSES, METHODS, RANGES, TRUE, LocalSpec
+from dpviz.training.parsing import LABEL_NAMES, MAX_BYTES, csv_header
+from dpviz.training.tabular import TABULARS, Tabular, available, load_tabular, picture_data, read_upload
+from dpviz.training.trials import BUDGETS, specs_for
+from dpviz.training.walk import walk
+from dpviz.ui.cards import guarantee_card, input_error
+from dpviz.ui.export_figures import download_row
+from dpviz.ui.local_job import Job
+from dpviz.ui.runs import show_warnings
+from dpviz.views.local import (
+    LOSS_TITLES,
+    METHOD_TITLES,
+    difference_frame,
+    epoch_figure,
+    epoch_frame,
+    error_figure,
+    error_frame,
+    reported_frame,
+    table3_frame,
+    verdict,
+)
+from dpviz.views.plane import plane_figure
+
+JOB = "local.job"
+UPLOAD = "upload"
+PICTURE = {"length": 4.0, "radius": 1.5, "epochs": 4, "batch_size": 1}
+PICTURE_VISITS = 96
+GRADIENT_LABELS = {ANSWERED: "the answered label (as printed)", TRUE: "the person's own label"}
+
+
+def key(name: str) -> dict[str, Any]:
+    return {"key": f"local.{name}", "persist_state": "session"}
+
+
+# --- settings -----------------------------------------------------------------------------------------------------
+
+
+def settings() -> LocalSpec:
+    """The inputs of Algorithm 1 as widgets."""
+    left, right = st.columns(2)
+    method = left.selectbox(
+        "Method in the picture",
+        [name for name in METHODS if name != "sgd"],
+        format_func=METHOD_TITLES.get,
+        help="  \n".join(f"**{METHOD_TITLES[name]}**: {METHODS[name].help}" for name in METHODS),
+        **key("method"),
+    )
+    epsilon = right.number_input("ε of one visit", 0.01, 20.0, 1.0, 0.1, format="%.3g", **key("epsilon"))
+    parts = st.slider(
+        "Gradient's part for each part of the curriculum (r : s = 1 : …)",
+        0.25,
+        10.0,
+        4.0,
+        0.25,
+        help="The paper splits ε as 1 : 4. Only PRESTIGE pays for its curriculum's answer.",
+        **key("split"),
+    )
+    left, right = st.columns(2)
+    loss = left.selectbox(
+        "Loss",
+        list(LOSSES),
+        format_func=LOSS_TITLES.get,
+        help="  \n".join(f"**{LOSS_TITLES[name]}**: {LOSSES[name].help}" for name in LOSSES),
+        **key("loss"),
+    )
+    batch = right.segmented_control("Batch size", [1, 5, 10], default=1, required=True, **key("batch"))
+    threshold = left.number_input("Threshold D", value=1.5, step=0.1, help=RANGES["threshold"].help, **key("threshold"))
+    mu = right.number_input("Its step μ", 0.0, 100.0, 1.0, 0.1, help=RANGES["mu"].help, **key("mu"))
+    with st.expander("More: steps, lengths, and which label the gradient uses"):
+        more = _more(loss)
+    return LocalSpec(
+        method=method,
+        epsilon=epsilon,
+        loss=loss,
+        batch_size=batch,
+        share=1 / (1 + parts),
+        threshold=threshold,
+        mu=mu,
+        **more,
+    )
+
+
+def _more(loss: str) -> dict[str, Any]:
+    left, right = st.columns(2)
+    names = {"epochs": "Epochs (visits)", "regularization": "λ", "radius": "Radius R", "length": "Length of rows"}
+    values: dict[str, Any] = {}
+    for place, (name, title) in zip((left, right, left, right), names.items(), strict=True):
+        knob = RANGES[name]
+        low, high = (int(knob.low), 100) if name == "epochs" else (knob.low, knob.high)
+        values[name] = place.number_input(
+            title, low, high, knob.default, help=knob.help, format="%d" if name == "epochs" else "%.4g", **key(name)
+        )
+    for name, knob in LOSSES[loss].knobs.items():
+        values["loss_knob"] = left.number_input(
+            f"{LOSS_TITLES[loss]}: {name}", knob.low, knob.high, knob.default, help=knob.help, **key(f"{loss}.{name}")
+        )
+    values["gradient_label"] = st.selectbox(
+        "Gradients are made with", list(GRADIENT_LABELS), format_func=GRADIENT_LABELS.get, **key("gradient_label")
+    )
+    return values
+
+
+def numbers(spec: LocalSpec, data: Tabular) -> None:
+    """What the settings come to: how often labels flip, how little a private gradient leans."""
+    unbiased = scale(data.dimension, spec.gradient_epsilon)
+    left, middle, right = st.columns(3)
+    left.metric(
+        "Labels flipped",
+        f"{100 * spec.flip:.1f} %",
+        help="1 / (e^ε_r + 1). Half of them would say nothing at all.",
+    )
+    middle.metric(
+        "Towards the gradient",
+        f"{100 / (1 + math.exp(-spec.gradient_epsilon)):.1f} %",
+        help="How often a gradient of full length is answered from its own half-sphere; 50 % is a fair coin.",
+    )
+    right.metric(
+        "Length sent, B / L",
+        f"{unbiased:.1f}",
+        help=f"What makes answers unbiased in {data.dimension} dimensions. The paper prints twice that, "
+        f"{2 * unbiased:.1f}; its learning rate R / (λ B √t) cancels either.",
+    )
+
+
+# --- the picture --------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=8)
+def _picture(spec: LocalSpec) -> Any:
+    small = dataclasses.replace(spec, **PICTURE)
+    data = picture_data()
+    visits = list(walk(data, small))[:: max(1, data.people * small.epochs // PICTURE_VISITS)]
+    return plane_figure(data, visits, small)
+
+
+def picture(spec: LocalSpec) -> None:
+    st.plotly_chart(
+        _picture(dataclasses.replace(spec, **PICTURE)),
+        key="local.picture",
+        config={"displayModeBar": False},
+        alt="People in a plane, the model's line and the region in which people are used; below, the private gradient "
+        "and the half-circle it was drawn from.",
+    )
+    st.caption(
+        "48 real breast-cancer records, two measurements of each (circles: malignant, +1; squares: benign, −1). "
+        "Grey: the line of the current model. Green points are on its right side (beneficial), orange ones are not "
+        "(adverse). Blue: where a person who gives the current answer is used. Below: the person's own gradient and "
+        "what is sent instead, drawn from the shaded half."
+    )
+
+
+def card(spec: LocalSpec, people: int) -> None:
+    what = "labels only" if spec.method == "prestige" else "whole records"
+    guarantee_card(
+        local_guarantee(spec.method, spec.budget(people)),
+        title=f"{METHOD_TITLES[spec.method]}, {what}: one visit (claimed) and all {spec.epochs} of a person (sound)",
+    )
+
+
+# --- data ---------------------------------------------------------------------------------------------------------
+
+
+def choose_data() -> Tabular | None:
+    """A dataset that is there, or a file that the person brings; None until there is one."""
+    names = [*available(), UPLOAD]
+    name = st.selectbox(
+        "Data",
+        names,
+        index=names.index("breast-cancer"),
+        format_func=lambda name: "My own file" if name == UPLOAD else TABULARS[name].facts["title"],
+        help="a7a and Diabetes-130 show up when DPVIZ_DATA names a folder that holds them.",
+        **key("data"),
+    )
+    return _load(name) if name != UPLOAD else _uploaded()
+
+
+@st.cache_resource(max_entries=4, show_spinner="Reading the data")
+def _load(name: str) -> Tabular:
+    return load_tabular(name)
+
+
+def _uploaded() -> Tabular | None:
+    """The uploaded file as data; it stays in this session's memory and is never written."""
+    file = st.file_uploader(
+        "CSV with a label column, or LIBSVM",
+        ["csv", "libsvm", "svm", "txt"],
+        max_upload_size=MAX_BYTES // 10**6,
+        help=f"At most {MAX_BYTES // 10**6} MB, two classes, numbers only. The file stays in memory and goes with it.",
+        key="local.file",
+    )
+    if file is None:
+        return None
+    try:
+        content = file.getvalue()
+        label = _label(content) if file.name.lower().endswith(".csv") else None
+        return read_upload(content, file.name, label)
+    except InputError as error:
+        input_error(error)
+        return None
+
+
+def _label(content: bytes) -> str | None:
+    header = csv_header(content)
+    guess = next((place for place, name in enumerate(header) if name.lower() in LABEL_NAMES), None)
+    return st.selectbox("Label column", header, index=guess, placeholder="choose the column with the two classes")
+
+
+# --- trials -------------------------------------------------------------------------------------------------------
+
+
+def launch(spec: LocalSpec, data: Tabular | None) -> None:
+    """What to compare, and the button that starts it in the background."""
+    methods = st.pills(
+        "Methods",
+        list(METHODS),
+        default=["prestige", "djw", "sgd"],
+        selection_mode="multi",
+        format_func=METHOD_TITLES.get,
+        **key("methods"),
+    )
+    repeats = st.slider("Repeats", 2, 20, 5, help="The paper has 20.", **key("repeats"))
+    job = st.session_state.get(JOB)
+    busy = job is not None and job.running
+    if st.button("Run", type="primary", disabled=data is None or busy or not methods, key="local.run") and data:
+        try:
+            st.session_state[JOB] = Job(data, specs_for(spec, methods, BUDGETS), repeats)
+        except InputError as error:
+            input_error(error)
+        else:
+            st.rerun()
+    if busy:
+        st.fragment(_progress, run_every=0.5)()
+    elif job is not None and job.error:
+        st.warning(job.error)
+
+
+def _progress() -> None:
+    job: Job = st.session_state[JOB]
+    if not job.running:
+        st.rerun()
+    left = "" if job.seconds_left is None else f", about {math.ceil(job.seconds_left)} s left"
+    st.progress(job.share, f"{100 * job.share:.0f} %{left}")
+    st.button("Stop", on_click=job.stop, key="local.stop")
+
+
+def results(data: Tabular | None) -> None:
+    """The person's own trials if they are of this data, else the full-length ones that come with dpviz."""
+    job = st.session_state.get(JOB)
+    if job is not None and job.rows and data is not None and job.data.name == data.name:
+        first = job.specs[0]
+        source = (
+            f"Your run: {job.repeats} repeats, {first.epochs} epochs, {first.loss} loss, λ = {first.regularization:g}"
+        )
+        show(job.rows, job.differences, data.name, first.loss, source)
+        return
+    found = _cached()
+    chosen = [result for result in found if data is not None and result.data == data.name]
+    if not chosen:
+        st.info("Press Run: trials take seconds on small data, and the page stays free meanwhile.")
+        return
+    result = st.selectbox("Full-length results", chosen, format_func=_result_title, key=f"local.result.{data.name}")
+    when = f"{result.settings['repeats']} repeats, {result.settings['epochs']} epochs"
+    loss = result.rows[0]["loss"]
+    show(
+        result.rows, result.differences, data.name, loss, f"Measured with dpviz: {when}. {result.provenance['command']}"
+    )
+
+
+def _result_title(result: LocalResult) -> str:
+    row = result.rows[0]
+    words = [f"{LOSS_TITLES[row['loss']]} loss", f"batch {row['batch_size']}"]
+    words += ["λ by cross-validation" if result.settings.get("cross_validated") else f"λ = {row['regularization']:g}"]
+    words += [GRADIENT_LABELS[TRUE]] if row.get("gradient_label") == TRUE else []
+    return ", ".join(words)
+
+
+def show(
+    rows: Sequence[Mapping[str, Any]], gaps: Sequence[Mapping[str, Any]], data: str, loss: str, source: str
+) -> None:
+    frame = error_frame(rows)
+    figure = error_figure(frame, reported_frame(data, loss))
+    st.plotly_chart(figure, key="local.errors", alt="Test error against epsilon of one visit, by method.")
+    st.caption(f"{source}. Bands: one standard deviation over repeats. Open diamonds: the paper's Table 3.")
+    for first in ("prestige", "masked"):
+        if sentence := verdict(gaps, first):
+            st.markdown(sentence)
+    with st.container(horizontal=True):
+        download_row(f"dpviz-local-{data}", frame, figure)
+    if gaps:
+        with st.expander("Paired differences, budget by budget"):
+            st.dataframe(difference_frame(gaps), hide_index=True)
+    budgets = sorted({row["budget"] for row in rows})
+    budget = st.select_slider("Epoch by epoch at ε", budgets, 1.0 if 1.0 in budgets else budgets[0], key="local.budget")
+    by_epoch = epoch_frame(rows, budget)
+    left, right = st.columns(2)
+    left.plotly_chart(epoch_figure(by_epoch), key="local.epochs", alt="Test error by epoch.")
+    right.plotly_chart(
+        epoch_figure(by_epoch, "used"), key="local.used", alt="Share of visits with an update, by epoch."
+    )
+
+
+@lru_cache(maxsize=1)
+def _read() -> tuple[tuple[LocalResult, ...], tuple[str, ...]]:
+    return local_results()
+
+
+def _cached() -> tuple[LocalResult, ...]:
+    found, warnings = _read()
+    show_warnings(warnings)
+    return found
+
+
+def table3() -> None:
+    """Table 3 as reported, and ours where the data can be had."""
+    found = _cached()
+    for place, (name, title) in zip(st.columns(2), (("a7a", "a7a"), ("mnist38", "MNIST 3 / 8")), strict=True):
+        place.markdown(f"**{title}**")
+        place.dataframe(table3_frame(found, name), hide_index=True)
+    st.caption(
+        "ε = 1 a visit, batch 1, 20 repeats, λ chosen by 10-fold cross-validation for every row on its own. The "
+        "paper's MNIST38 has 450,000 training rows, MNIST itself 11,982. SUSY, REAL-SIM, Cyberbully and MarketScan "
+        "diabetes cannot be had: their rows stay reported only."
+    )

@@ -1,0 +1,201 @@
+"""Local privacy as pictures: test error against budget, epoch by epoch, Table 3 beside ours. Frames and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from dpviz.papers import REPORTED
+from dpviz.runs.local_results import LocalResult
+from dpviz.views.axes import COLOURS, layout, tinted
+
+METHOD_TITLES = {"prestige": "PRESTIGE", "djw": "DJW", "masked": "Masked", "sgd": "SGD"}
+METHOD_COLOURS = {"prestige": COLOURS[1], "djw": COLOURS[0], "masked": COLOURS[2], "sgd": "#808080"}
+LOSS_TITLES = {"hinge": "Hinge", "gompertz": "Gompertz", "logistic": "Logistic", "ramp": "Ramp"}
+ERROR, BUDGET = "Test error (%)", "ε of one visit"
+ERROR_COLUMNS = ("method", "budget", "error", "std", "average_error", "epsilon_per_person", "loss", "batch_size")
+DASHES = ("solid", "dash", "dot")
+
+
+def error_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """One row a method and budget; errors in percent."""
+    return pd.DataFrame(
+        [
+            (
+                row["method"],
+                row["budget"],
+                100 * row["mean_error"],
+                100 * row["std_error"],
+                100 * row.get("mean_error_average", np.nan),
+                row.get("epsilon_per_person"),
+                row["loss"],
+                row["batch_size"],
+            )
+            for row in rows
+        ],
+        columns=list(ERROR_COLUMNS),
+    )
+
+
+def error_figure(frame: pd.DataFrame, reported: pd.DataFrame | None = None, column: str = "error") -> go.Figure:
+    """Test error against epsilon of a visit, one line a method and batch size, with one standard deviation around it.
+
+    `reported` (method, budget, error, place) are a paper's own numbers: open diamonds.
+    """
+    figure = go.Figure(layout=layout(BUDGET, ERROR, height=380))
+    batches = sorted(frame["batch_size"].unique())
+    for (method, batch), lines in frame.groupby(["method", "batch_size"], sort=False):
+        name = METHOD_TITLES[method] + (f", batch {batch}" if len(batches) > 1 else "")
+        _add_errors(figure, lines.sort_values("budget"), name, method, DASHES[batches.index(batch) % 3], column)
+    for method, points in reported.groupby("method") if reported is not None else ():
+        figure.add_scatter(
+            x=points["budget"],
+            y=points["error"],
+            mode="markers",
+            name=f"{METHOD_TITLES[method]}, reported",
+            marker={"symbol": "diamond-open", "size": 12, "color": METHOD_COLOURS[method], "line": {"width": 2}},
+            hovertemplate=f"{METHOD_TITLES[method]}, reported: %{{y:.2f}} %<br>ε %{{x}}<extra></extra>",
+        )
+    return figure.update_layout(yaxis_rangemode="tozero")
+
+
+def _add_errors(figure: go.Figure, lines: pd.DataFrame, name: str, method: str, dash: str, column: str) -> None:
+    colour = METHOD_COLOURS[method]
+    if column == "error":
+        figure.add_scatter(
+            x=[*lines["budget"], *lines["budget"][::-1]],
+            y=[*(lines["error"] + lines["std"]), *(lines["error"] - lines["std"])[::-1]],
+            fill="toself",
+            fillcolor=tinted(colour, 0.16),
+            line={"width": 0},
+            hoverinfo="skip",
+            showlegend=False,
+            legendgroup=name,
+        )
+    figure.add_scatter(
+        x=lines["budget"],
+        y=lines[column],
+        name=name,
+        legendgroup=name,
+        mode="lines+markers",
+        line={"color": colour, "width": 2.2, "dash": "dash" if method == "sgd" else dash},
+        marker={"size": 6},
+        customdata=np.stack([lines["std"], lines["epsilon_per_person"].astype(float)], axis=1),
+        hovertemplate=f"{name}: %{{y:.2f}} ± %{{customdata[0]:.2f}} %<br>ε %{{x}} a visit"
+        + ("" if method == "sgd" else ", %{customdata[1]:.3g} a person")
+        + "<extra></extra>",
+    )
+
+
+# --- epoch by epoch -----------------------------------------------------------------------------------------------
+
+EPOCH_COLUMNS = ("method", "budget", "epoch", "error", "used")
+
+
+def epoch_frame(rows: Sequence[Mapping[str, Any]], budget: float) -> pd.DataFrame:
+    """One row a method and epoch at one budget: mean test error and the share of visits that led to an update."""
+    found = [
+        (row["method"], row["budget"], epoch, 100 * error, 100 * used)
+        for row in rows
+        if np.isclose(row["budget"], budget)
+        for epoch, (error, used) in enumerate(zip(row["epoch_errors"], row["used"], strict=True), start=1)
+    ]
+    return pd.DataFrame(found, columns=list(EPOCH_COLUMNS))
+
+
+def epoch_figure(frame: pd.DataFrame, column: str = "error") -> go.Figure:
+    """A number over the epochs, one line a method."""
+    title = ERROR if column == "error" else "Visits that led to an update (%)"
+    figure = go.Figure(layout=layout("Epoch (visits of each person)", title, height=320))
+    for method, lines in frame.groupby("method", sort=False):
+        name = METHOD_TITLES[method]
+        figure.add_scatter(
+            x=lines["epoch"],
+            y=lines[column],
+            name=name,
+            mode="lines+markers",
+            line={"color": METHOD_COLOURS[method], "width": 2.2, "dash": "dash" if method == "sgd" else "solid"},
+            hovertemplate=f"{name}: %{{y:.2f}} %<br>epoch %{{x}}<extra></extra>",
+        )
+    return figure.update_layout(yaxis_rangemode="tozero")
+
+
+# --- the paper's numbers ------------------------------------------------------------------------------------------
+
+
+def reported_frame(data: str, loss: str = "hinge") -> pd.DataFrame:
+    """What Table 3 reports for the data at epsilon 1: method, budget, error and deviation in percent, place."""
+    rows = [
+        (method, number.epsilon, 100 * number.value, 100 * (number.spread or 0.0), number.place)
+        for number in REPORTED
+        for method in ("djw", "prestige")
+        if (number.paper, number.experiment) == ("prestige", f"{data}-{method}-{loss}")
+        and number.quantity == "test_error"
+    ]
+    return pd.DataFrame(rows, columns=["method", "budget", "error", "std", "place"])
+
+
+def table3_frame(results: Sequence[LocalResult], data: str) -> pd.DataFrame:
+    """Table 3 beside ours: one row a loss and method; ours is the cross-validated result at epsilon 1, if it was run."""
+    ours = {
+        (row["loss"], row["method"]): row
+        for result in results
+        if result.data == data and result.settings.get("cross_validated")
+        for row in result.rows
+        if row["budget"] == 1.0 and row["batch_size"] == 1 and row.get("gradient_label") == "answered"
+    }
+    rows = []
+    for loss, title in LOSS_TITLES.items():
+        for number in reported_frame(data, loss).itertuples():
+            own = ours.get((loss, number.method))
+            rows.append(
+                (
+                    title,
+                    METHOD_TITLES[number.method],
+                    _plus_minus(number.error, number.std),
+                    _plus_minus(100 * own["mean_error"], 100 * own["std_error"]) if own else "not run",
+                )
+            )
+    return pd.DataFrame(rows, columns=["Loss", "Method", "Reported (Table 3)", "Ours"])
+
+
+def _plus_minus(value: float, spread: float) -> str:
+    return f"{value:.2f} ± {spread:.2f} %"
+
+
+def difference_frame(differences: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """Paired differences in percentage points, worded."""
+    return pd.DataFrame(
+        [
+            (
+                f"{METHOD_TITLES[row['first']]} − {METHOD_TITLES[row['second']]}",
+                row["budget"],
+                f"{100 * row['mean']:+.2f}",
+                f"{100 * row['low']:+.2f} … {100 * row['high']:+.2f}",
+                "< 0.001" if row["p_value"] < 0.001 else f"{row['p_value']:.3f}",
+                f"{row['first_better']} of {row['repeats']}",
+            )
+            for row in differences
+        ],
+        columns=["Difference", BUDGET, "Mean (points)", "95 % interval", "p (paired t)", "First is better"],
+    )
+
+
+def verdict(differences: Sequence[Mapping[str, Any]], first: str = "prestige") -> str:
+    """The outcome in a sentence, as it came out."""
+    rows = [row for row in differences if row["first"] == first]
+    if not rows:
+        return ""
+    clear = [row for row in rows if row["p_value"] < 0.05]
+    better = sum(row["mean"] < 0 for row in clear)
+    worse = len(clear) - better
+    gaps = [100 * row["mean"] for row in rows]
+    return (
+        f"{METHOD_TITLES[first]} has a lower test error than {METHOD_TITLES[rows[0]['second']]} at {better} and a "
+        f"higher one at {worse} of {len(rows)} budgets (paired t-test, p < 0.05); the mean difference is "
+        f"{min(gaps):+.1f} to {max(gaps):+.1f} points."
+    )
