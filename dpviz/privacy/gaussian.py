@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 from dpviz.privacy.records import Ledger, steps_per_epoch
@@ -37,6 +36,8 @@ def log_delta(epsilon: float, mu: float) -> float:
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """The smallest epsilon >= 0 at which a Gaussian mechanism of this mu has this delta."""
+    from scipy.optimize import brentq  # here, since most schedules are sampled and never need it
+
     if mu == math.inf:
         return math.inf
     target = math.log(delta)
