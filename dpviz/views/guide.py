@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
-from scipy.stats import norm
 
 from dpviz.views.axes import COLOURS, GREY, layout, tinted
 
@@ -18,7 +17,7 @@ PRIORS = (0.5, 0.1, 0.01)
 def worlds_frame(sigma: float, points: int = 401) -> pd.DataFrame:
     """Density of one noisy gradient sum in clipping norms: N(0, sigma^2) without you, N(1, sigma^2) with you."""
     x = np.linspace(-3.2 * sigma, 1 + 3.2 * sigma, points)
-    densities = [norm.pdf(x, loc=centre, scale=sigma) for centre in (0.0, 1.0)]
+    densities = [np.exp(-(((x - centre) / sigma) ** 2) / 2) / (sigma * np.sqrt(2 * np.pi)) for centre in (0.0, 1.0)]
     return pd.DataFrame(
         {
             "world": np.repeat(WORLDS, points),

@@ -163,6 +163,25 @@ def test_train_this_schedule_goes_to_train(screen):
     expect(it.page.get_by_test_id("stException")).to_have_count(0)
 
 
+def test_a_visit_to_another_page_keeps_drawing_and_settings_and_the_guide_uses_them(screen):
+    it = screen()
+    size = it.page.get_by_label("Batch size", exact=True)
+    size.fill("512")
+    size.press("Enter")
+    it.stroke((0, 3.0), (19, 1.2))
+    it.shows(Settings(batch_size=512))
+    drawn = it.sigmas()
+    links = it.page.get_by_test_id("stTopNavLink")
+    links.filter(has_text="Guide").click()
+    expect(it.page.get_by_text("batch size 512 of 60,000 examples")).to_be_visible()
+    expect(it.page.get_by_role("combobox", name=re.compile("Worked out for"))).to_have_value("Your drawing")
+    links.filter(has_text="Schedule").click()
+    expect(it.page.locator(".meta")).to_contain_text("certified")
+    expect(it.page.get_by_label("Batch size", exact=True)).to_have_value("512")
+    assert it.sigmas() == drawn
+    it.shows(Settings(batch_size=512))
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_fits_a_narrow_screen_in_light_and_dark(screen, scheme):
     it = screen(viewport={"width": 420, "height": 900}, color_scheme=scheme)
