@@ -21,7 +21,6 @@ from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.fft import rfft
 from scipy.special import ndtr, ndtri_exp
 
 FloatArray = NDArray[np.float64]
@@ -277,7 +276,7 @@ def _row(mass: FloatArray, start: int, anchor: float, grid: Grid, infinite: floa
     index = np.arange(start, start + mass.size) % grid.points
     folded = np.bincount(index, weights=tilted, minlength=grid.points)
     return Row(
-        spectrum=rfft(folded),
+        spectrum=np.fft.rfft(folded),
         anchor=anchor,
         log_mass=total,
         log_mass_up=log_sum(grid.tilt_up)[0],

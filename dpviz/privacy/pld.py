@@ -15,9 +15,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.fft import irfft
 
-from dpviz.privacy.losses import CACHE, DIRECTIONS, FloatArray, Grid, GridTooLarge, Row
+from dpviz.privacy.losses import CACHE, DIRECTIONS, Direction, FloatArray, Grid, GridTooLarge, Row
 from dpviz.privacy.rdp import ORDERS, ledger_rdp
 from dpviz.privacy.records import Ledger, Phase
 
@@ -25,6 +24,7 @@ from dpviz.privacy.records import Ledger, Phase
 # it is affordable; beyond the last one the RDP bound answers.
 TOLERANCES = ((0.003, 2**24), (0.02, 2**24), (0.1, 2**25))
 MAX_WINDOW = 2**20  # grid points
+COARSER = 16  # times the tolerance, for the direction that is expected to cost less
 WIDE = 0.03  # a band wider than this share of epsilon is tried again on a finer grid
 MOST_WRAPPED = 1e-3  # share of delta that may wrap around the window
 LEAST_TILTED = 1e-12  # tilted mass at epsilon, per step, below which rounding would show
@@ -81,7 +81,7 @@ def _compose(bound: str, tally: Tally) -> Composed:
     with np.errstate(divide="ignore", invalid="ignore", under="ignore"):
         spectrum = np.exp(sum(count * np.log(product) for count, product in tally.powers.items()))
     spectrum = np.where(np.isfinite(spectrum), spectrum, 0.0)
-    tilted = irfft(spectrum, grid.points)
+    tilted = np.fft.irfft(spectrum, grid.points)
     # Rounding: the relative error of a Fourier coefficient grows with the number of factors.
     factors = 4 * tally.steps + 20 * math.log2(grid.points)
     rounding = np.finfo(float).eps * factors * 2 * np.abs(spectrum).sum() / grid.points
@@ -180,7 +180,8 @@ def _on_good_grid(
     def try_grid(tolerance: float, limit: int) -> list[tuple[float, float]] | None:
         grid = shape.grid(tolerance)
         while grid.points <= MAX_WINDOW and grid.points * rows <= limit:
-            results = _bands_on(grid, phases, delta, adjacency, prefixes)
+            coarse = dataclasses.replace(shape.grid(COARSER * tolerance), cut=grid.cut)
+            results = _bands_on(grid, coarse, phases, delta, adjacency, prefixes)
             lower, upper = results[-1]
             if math.isfinite(upper) and (lower > 0 or upper == 0):
                 return results
@@ -201,21 +202,33 @@ def _on_good_grid(
 
 
 def _bands_on(
-    grid: Grid, phases: Sequence[Phase], delta: float, adjacency: str, prefixes: bool
+    grid: Grid, coarse: Grid, phases: Sequence[Phase], delta: float, adjacency: str, prefixes: bool
 ) -> list[tuple[float, float]]:
-    # Any direction's lower bound is one for the worst direction; the first is nearly always the worst.
-    jobs = [("upper", direction) for direction in DIRECTIONS[adjacency]] + [("lower", DIRECTIONS[adjacency][0])]
-    curves: list[list[float]] = []
-    for bound, direction in jobs:
-        tally, curve = Tally(grid), []
-        for k, phase in enumerate(phases):
-            tally.add(CACHE.row(bound, direction, phase.noise_multiplier, phase.sample_rate, grid), phase.steps)
-            if prefixes or k == len(phases) - 1:
-                curve.append(BOUNDS[bound](_compose(bound, tally), delta))
-        curves.append(curve)
-    *uppers, lowers = curves
-    tops = [max(0.0, *values) for values in zip(*uppers, strict=True)]
-    return [(max(0.0, min(lower, top)), top) for lower, top in zip(lowers, tops, strict=True)]
+    """The first direction is nearly always the worst by far: a coarse upper bound tells for the other.
+
+    Any direction's lower bound is one for the worst direction.
+    """
+    worst, *others = DIRECTIONS[adjacency]
+    uppers = _curve("upper", worst, grid, phases, delta, prefixes)
+    for direction in others:
+        bounds = _curve("upper", direction, coarse, phases, delta, prefixes)
+        if any(other > upper for other, upper in zip(bounds, uppers, strict=True)):
+            bounds = _curve("upper", direction, grid, phases, delta, prefixes)
+        uppers = [max(pair) for pair in zip(uppers, bounds, strict=True)]
+    lowers = _curve("lower", worst, grid, phases, delta, prefixes)
+    return [(max(0.0, min(lower, upper)), max(0.0, upper)) for lower, upper in zip(lowers, uppers, strict=True)]
+
+
+def _curve(
+    bound: str, direction: Direction, grid: Grid, phases: Sequence[Phase], delta: float, prefixes: bool
+) -> list[float]:
+    """One bound after each phase, or after all of them."""
+    tally, curve = Tally(grid), []
+    for k, phase in enumerate(phases):
+        tally.add(CACHE.row(bound, direction, phase.noise_multiplier, phase.sample_rate, grid), phase.steps)
+        if prefixes or k == len(phases) - 1:
+            curve.append(BOUNDS[bound](_compose(bound, tally), delta))
+    return curve
 
 
 BOUNDS = {"upper": _upper, "lower": _lower}
