@@ -70,24 +70,27 @@ def block_sizes(rows: int, batch_size: int, lane_floats: int) -> Iterator[tuple[
 
 
 class Lanes:
-    """Repeats x specs of one loss, batch size and kind (private or not), moved one update at a time.
+    """Repeats x specs of one kind, moved one update at a time.
 
-    What depends on the spec only has the shape specs x 1, what a visit brings repeats x specs x batch.
+    What depends on the spec only has the shape specs x 1, what a visit brings repeats x specs x batch. Code in here
+    runs once for each visit of each person, so it counts NumPy calls.
     """
 
     def __init__(self, specs: Sequence[LocalSpec], starts: FloatArray) -> None:
         def column(of: Callable[[LocalSpec], float]) -> FloatArray:
             return np.array([of(spec) for spec in specs], dtype=float)[:, None]
 
-        self.specs, self.slope, self.private = specs, specs[0].slope, specs[0].private
+        first = specs[0]
+        self.specs, self.private, self.slope = specs, first.private, first.slope
+        self.bound, self.length, self.intercept = first.bound, first.length, first.intercept
         self.flip = column(lambda spec: spec.flip)
         self.lean = column(lambda spec: float(expit(spec.gradient_epsilon)) - 0.5)
-        self.bound, self.length = column(lambda spec: spec.bound), column(lambda spec: spec.length)
-        self.intercept, self.lam = column(lambda spec: spec.intercept), column(lambda spec: spec.regularization)
-        self.radius = column(lambda spec: spec.radius)[:, 0]
+        self.lam, self.radius = column(lambda spec: spec.regularization), column(lambda spec: spec.radius)[:, 0]
         self.twice, self.lam_square, self.stride = 2 * self.lam, self.lam**2, self.radius / self.lam[:, 0]
+        self.limit = self.radius**2
         self.masked = column(lambda spec: spec.method == "masked").astype(bool)
         self.own_label = column(lambda spec: spec.gradient_label == TRUE).astype(bool)
+        self.any_masked, self.any_own = bool(self.masked.any()), bool(self.own_label.any())
         self.threshold = np.zeros((len(specs), 1))
         self.weights = starts[:, None, :] * self.radius[:, None]
         self.squares = np.vecdot(self.weights, self.weights)
@@ -99,12 +102,12 @@ class Lanes:
 
     def plain_block(self, rows: FloatArray, labels: FloatArray) -> None:
         """SGD: w <- w - eta (lambda w + mean(c x)), eta = R / (lambda L sqrt(t)), at most 1 / lambda."""
-        for row, label in zip(rows, labels[:, :, None], strict=True):
-            z = (self.length * np.matmul(self.weights, row.transpose(0, 2, 1)) + self.intercept) * label
+        for row, label in zip(rows * self.length, labels[:, :, None], strict=True):
+            z = (np.matmul(self.weights, row.transpose(0, 2, 1)) + self.intercept) * label
             self.updates += 1
             pace = np.minimum(self.radius[:, None] / (self.bound * np.sqrt(self.updates[..., None])), 1.0)
             self.weights *= 1 - pace
-            steps = self.slope(z) * label * (-pace * self.length / (self.lam * row.shape[1]))
+            steps = self.slope(z) * label * (-pace / (self.lam * row.shape[1]))
             self.move(steps, row, None)
 
     def private_block(
@@ -115,17 +118,15 @@ class Lanes:
         All that does not depend on the weights is computed here at once. A coin u lands in the half-sphere of g if
         u < 1/2 + (|g| / L) lean, which is `limit < |g|^2` for limit = +-((u - 1/2) L / lean)^2.
         """
-        labels, coins = labels[:, :, None], coins[:, :, None]
+        rows, labels, coins = rows * self.length, labels[:, :, None], coins[:, :, None]
         answered = np.where(flips[:, :, None] < self.flip, -labels, labels)
-        own = np.where(self.own_label, labels, answered)
-        aligned = np.vecdot(rows, towards)[:, :, None] * self.length
-        lengths = np.vecdot(rows, rows)[:, :, None] * self.length**2
+        own = np.where(self.own_label, labels, answered) if self.any_own else answered
+        aligned, lengths = np.vecdot(rows, towards)[:, :, None], np.vecdot(rows, rows)[:, :, None]
         needed = (coins - 0.5) / self.lean * self.bound
         limits = np.where(needed < self.bound, needed * np.abs(needed), np.inf)
         both = np.concatenate([rows, towards], axis=2).swapaxes(2, 3)
-        for step in range(len(rows)):
-            visit = (answered[step], own[step], aligned[step], lengths[step], limits[step])
-            self.private_update(both[step], towards[step], *visit)
+        for visit in zip(both, towards, answered, own, aligned, lengths, limits, strict=True):
+            self.private_update(*visit)
 
     def private_update(
         self,
@@ -144,24 +145,22 @@ class Lanes:
         """
         batch = towards.shape[1]
         dots = np.matmul(self.weights, both)
-        scores, drift = dots[..., :batch] * self.length, dots[..., batch:]
-        z = scores + self.intercept
-        inside = z * answered >= self.threshold
-        pull = self.slope(z * own) * own
+        scores = dots[..., :batch]
+        score = scores + self.intercept if self.intercept else scores
+        z = score * answered
+        inside = z >= self.threshold
+        pull = self.slope(score * own if self.any_own else z) * own
         squares = pull * (self.twice * scores + pull * lengths) + self.lam_square * self.squares[..., None]
-        if self.masked.any():
+        if self.any_masked:
             squares = np.where(inside | ~self.masked, squares, 0.0)
             inside = inside | self.masked
-        toward = limits < squares
-        ahead = self.lam * drift + pull * aligned > 0
-        counts = inside[..., 0] if batch == 1 else np.count_nonzero(inside, axis=2)
-        active = counts > 0
+        ahead = self.lam * dots[..., batch:] + pull * aligned > 0
+        active = inside[..., 0] if batch == 1 else inside.any(axis=2)
         self.updates += active
-        size = self.stride / np.sqrt(np.maximum(self.updates, 1.0))
+        size = (self.stride / np.sqrt(np.maximum(self.updates, 1.0)))[..., None]
         if batch > 1:
-            size /= np.maximum(counts, 1)
-        steps = np.where(toward == ahead, -1.0, 1.0) * inside * size[..., None]
-        self.move(steps, towards, active)
+            size = size / np.maximum(inside.sum(axis=2, keepdims=True), 1)
+        self.move(np.where((limits < squares) == ahead, -size, size) * inside, towards, active)
 
     def move(self, steps: FloatArray, along: FloatArray, active: npt.NDArray[np.bool_] | None) -> None:
         """Add the steps, go back into the ball of radius R, and add to the sum for the average where active."""
@@ -171,10 +170,9 @@ class Lanes:
             np.matmul(steps, along, out=self.buffer)
         self.weights += self.buffer
         np.vecdot(self.weights, self.weights, out=self.squares)
-        limit = self.radius * self.radius
-        if (self.squares > limit).any():
-            self.weights *= (self.radius / np.sqrt(np.maximum(self.squares, limit)))[..., None]
-            np.minimum(self.squares, limit, out=self.squares)
+        if (self.squares > self.limit).any():
+            self.weights *= (self.radius / np.sqrt(np.maximum(self.squares, self.limit)))[..., None]
+            np.minimum(self.squares, self.limit, out=self.squares)
         if active is None or active.all():
             self.sums += self.weights
         else:
@@ -221,7 +219,7 @@ def train(
         raise InputError(f"repeats must be a whole number from 1 to {MAX_REPEATS}, got {repeats}")
     groups: dict[tuple[object, ...], list[int]] = {}
     for index, spec in enumerate(specs):
-        kind = (spec.private, spec.loss, spec.loss_knob, spec.batch_size, spec.epochs)
+        kind = (spec.private, spec.loss, spec.loss_knob, spec.batch_size, spec.epochs, spec.length, spec.intercept)
         groups.setdefault(kind, []).append(index)
     found: list[tuple[int, Trained]] = []
     for number, members in enumerate(groups.values()):
@@ -271,7 +269,7 @@ def _lockstep(
     return Trained(lanes.weights, lanes.average, *columns)
 
 
-def _errors(data: Tabular, parts: Parts | None, weights: FloatArray, intercept: FloatArray) -> FloatArray:
+def _errors(data: Tabular, parts: Parts | None, weights: FloatArray, intercept: float) -> FloatArray:
     """Share of test rows on the wrong side, repeats x specs. A score of 0 counts as +1."""
     if parts is None:
         tests = [(data.test_rows, data.test_labels)] * len(weights)

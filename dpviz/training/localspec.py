@@ -5,7 +5,9 @@ Han, Tsang, Xiao, Chen, Fung & Yu (2018), "Privacy-preserving Stochastic Gradual
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,7 +32,7 @@ LOSSES = Table("loss")
 @LOSSES.register("hinge")
 def hinge(z: FloatArray) -> FloatArray:
     """max(0, 1 - z): convex, not smooth. Slope -1 below 1, else 0."""
-    return -(z < 1).astype(float)
+    return np.where(z < 1, -1.0, 0.0)
 
 
 @LOSSES.register("logistic")
@@ -49,7 +51,7 @@ def gompertz(z: FloatArray, c: float) -> FloatArray:
 @LOSSES.register("ramp", s=Knob(-1.0, -2.0, 0.0, "where the loss stops growing"))
 def ramp(z: FloatArray, s: float) -> FloatArray:
     """min(1 - s, max(0, 1 - z)): neither smooth nor convex. Slope -1 between s and 1, else 0."""
-    return -((z < 1) & (z > s)).astype(float)
+    return np.where((z < 1) & (z > s), -1.0, 0.0)
 
 
 def steepest(loss: str, **knobs: float) -> float:
@@ -114,11 +116,12 @@ class LocalSpec:
         """L: gradients of the loss are within it; with the regulariser's pull they are clipped to it."""
         return self.length * steepest(self.loss, **self.knobs)
 
-    def slope(self, z: FloatArray) -> FloatArray:
-        """Derivative of the loss by z = y (<w, x> + b)."""
+    @property
+    def slope(self) -> Callable[[FloatArray], FloatArray]:
+        """Derivative of the loss by z = y (<w, x> + b), as a function of z."""
         function = LOSSES[self.loss].function
         assert function is not None
-        return function(z, **self.knobs)
+        return functools.partial(function, **self.knobs)
 
     def budget(self, people: int) -> LocalBudget:
         return LocalBudget(self.epsilon, self.share, self.epochs, people)

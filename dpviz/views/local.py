@@ -140,7 +140,7 @@ def reported_frame(data: str, loss: str = "hinge") -> pd.DataFrame:
 
 
 def table3_frame(results: Sequence[LocalResult], data: str) -> pd.DataFrame:
-    """Table 3 beside ours: one row a loss and method; ours is the cross-validated result at epsilon 1, if it was run."""
+    """Table 3 beside ours, one row a loss and method; ours is cross-validated, at epsilon 1, if it was run."""
     ours = {
         (row["loss"], row["method"]): row
         for result in results
