@@ -155,6 +155,32 @@ def test_the_keyboard_alone_edits_the_schedule(screen):
     assert it.sigmas()[-1] == pytest.approx(1.5625, rel=1e-3)
 
 
+def test_a_schedule_can_be_uploaded_and_downloaded(screen, tmp_path):
+    it = screen()
+    it.button("Paste or upload").click()
+    file = it.page.locator("input[type=file]")
+    file.set_input_files({"name": "mine.csv", "mimeType": "text/csv", "buffer": b"\xef\xbb\xbfsigma\n3\n2\n1.5\n"})
+    expect(it.page.get_by_text("3 epochs were read")).to_be_visible()
+    expect(it.page.get_by_label("Epochs", exact=True)).to_have_value("3")
+    assert it.sigmas() == [3, 2, 1.5]
+    file.set_input_files({"name": "photo.csv", "mimeType": "text/csv", "buffer": b"\xff\xd8\xff\xe0"})
+    expect(it.page.get_by_text("The file is not text")).to_be_visible()
+    it.page.keyboard.press("Escape")
+    it.page.get_by_role("tab", name="Files and code").click()
+    for label, name in (("Schedule as CSV", "schedule.csv"), ("Schedule as JSON", "schedule.json")):
+        with it.page.expect_download() as download:
+            it.button(label).click()
+        download.value.save_as(tmp_path / name)
+    cost = Settings(epochs=3).price((3.0, 2.0, 1.5))
+    lines = (tmp_path / "schedule.csv").read_text(encoding="utf-8").splitlines()
+    assert lines[0] == "epoch,sigma,epsilon_lower,epsilon_upper"
+    assert [line.split(",")[1] for line in lines[1:]] == ["3.0", "2.0", "1.5"]
+    assert float(lines[-1].split(",")[3]) == pytest.approx(cost.upper, rel=1e-9)
+    kept = json.loads((tmp_path / "schedule.json").read_text(encoding="utf-8"))
+    assert kept["schedule"] == {"name": "custom", "sigmas": [3.0, 2.0, 1.5]}
+    assert kept["epsilon"]["upper"] == pytest.approx(cost.upper, rel=1e-9)
+
+
 def test_train_this_schedule_goes_to_train(screen):
     it = screen()
     it.button("Train this schedule").click()
