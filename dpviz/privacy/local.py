@@ -200,6 +200,8 @@ def local_guarantee(method: str, budget: LocalBudget) -> Guarantee:
     if method not in METHOD_NAMES:
         raise InputError(f"unknown method {method!r}; choose one of {', '.join(METHOD_NAMES)}")
     base = prestige_guarantee(budget.curriculum, budget.gradient, budget.visits, budget.people)
+    # The two parts of a visit add up to its epsilon; say so without a rounding error.
+    base = dataclasses.replace(base, sound=Epsilon(budget.per_person, budget.per_person, 0.0, "pure"))
     visits = f"{budget.visits} visits at {budget.epsilon:g} each add up (pure epsilon, delta = 0)"
     total = (
         f"the paper calls {budget.epsilon:g} a total over {budget.people:,} people and {budget.visits} epochs; "

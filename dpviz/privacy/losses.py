@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from dataclasses import dataclass
-from functools import lru_cache
 from threading import Lock
 
 import numpy as np
@@ -34,6 +33,14 @@ CACHE_BYTES = 256 * 2**20
 
 class GridTooLarge(Exception):
     """The loss distribution does not fit a grid of reasonable size."""
+
+
+@dataclass(frozen=True)
+class Pin:
+    """An interval of losses and its log ratio; a grid that runs through it need not round what lies there."""
+
+    interval: tuple[float, float]
+    log_ratio: float
 
 
 @dataclass(frozen=True)
@@ -71,22 +78,15 @@ class Direction:
         """The loss when the example was not drawn: the least one of `remove`. At low noise most mass is near it."""
         return (self.second + self.first) * math.log1p(-q) if q < 1 else 0.0
 
-    def pins(self, q: float, h: float) -> list[tuple[float, float]]:
-        """Intervals of losses in which most mass may lie; a grid through one's log ratio need not round it."""
-        least = self.least(q)
-        edge = {"remove": (-np.inf, least + h), "add": (least - h, np.inf), "replace": (-h / 2, h / 2)}[self.name]
-        return [edge, (-h / 2, h / 2)]
+    def pin(self, sigma: float, q: float, h: float) -> Pin:
+        """Where most mass may lie: next to the least loss, or around 0."""
+        edge = self.pinned((-np.inf, self.least(q) + h), sigma, q) if self is REMOVE and q < 1 else None
+        return edge or self.pinned((-h / 2, h / 2), sigma, q) or Pin((-h / 2, h / 2), 0.0)
 
-    @lru_cache(maxsize=4096)  # noqa: B019 (directions live as long as the module)
-    def log_ratio(self, interval: tuple[float, float], sigma: float, q: float) -> float | None:
-        """log(first mass / second mass) of an interval of losses, None if it holds next to nothing."""
+    def pinned(self, interval: tuple[float, float], sigma: float, q: float) -> Pin | None:
+        """A pin to an interval of losses, None if it holds next to nothing."""
         first, second = (float(mass[0]) for mass in self.masses(np.array(interval), sigma, q))
-        return math.log(first / second) if first > AT_A_PIN and second > AT_A_PIN else None
-
-    def pin(self, sigma: float, q: float, h: float) -> tuple[float, float]:
-        """The interval that the grid is pinned to."""
-        pins = self.pins(q, h)
-        return next((pin for pin in pins if self.log_ratio(pin, sigma, q) is not None), pins[-1])
+        return Pin(interval, math.log(first / second)) if min(first, second) > AT_A_PIN else None
 
     def losses_at(self, x: float, sigma: float, q: float) -> float:
         def log_mixture(shift: int) -> float:
@@ -156,7 +156,7 @@ def _reach(direction: Direction, sigma: float, q: float, anchor: float, grid: Gr
 
 def upper_row(direction: Direction, sigma: float, q: float, grid: Grid) -> Row:
     """Connect the dots: never below the true loss distribution."""
-    anchor = direction.log_ratio(direction.pin(sigma, q, grid.interval), sigma, q) or 0.0
+    anchor = direction.least(q) if sigma < 1 else 0.0  # where most mass is, so that it need not be split
     start, stop = _reach(direction, sigma, q, anchor, grid)
     losses = anchor + grid.interval * np.arange(start, stop + 1)
     edges = np.concatenate([[-np.inf], losses, [np.inf]])
@@ -176,20 +176,20 @@ def lower_row(direction: Direction, sigma: float, q: float, grid: Grid) -> Row:
     row = _pinned_row(direction, sigma, q, direction.pin(sigma, q, grid.interval), grid)
     if row.log_mass <= 0:
         # A loss narrower than the grid: all of it in one outcome, or all but its upper tail.
-        whole = _row(np.ones(1), 0, 0.0, grid, infinite=0.0)
-        tail = _pinned_row(direction, sigma, q, (-np.inf, grid.interval), grid)
-        row = max(whole, tail, key=lambda candidate: candidate.log_mass)
+        tail = direction.pinned((-np.inf, grid.interval), sigma, q)
+        candidates = [_pinned_row(direction, sigma, q, tail, grid)] if tail else []
+        row = max([_row(np.ones(1), 0, 0.0, grid, infinite=0.0), *candidates], key=lambda made: made.log_mass)
     return row
 
 
-def _pinned_row(direction: Direction, sigma: float, q: float, pin: tuple[float, float], grid: Grid) -> Row:
-    h, anchor = grid.interval, direction.log_ratio(pin, sigma, q) or 0.0
+def _pinned_row(direction: Direction, sigma: float, q: float, pin: Pin, grid: Grid) -> Row:
+    h, anchor = grid.interval, pin.log_ratio
     start, stop = _reach(direction, sigma, q, anchor, grid)
     losses = anchor + h * np.arange(start, stop + 1, dtype=float)
     borders = losses[:-1] + h / 2
     fixed = slice(0, 0)
-    if pin[0] == -np.inf and start < 0:  # the pinned cell is the first one, and keeps its right border
-        borders[:-start], borders[-start] = -np.inf, pin[1]
+    if pin.interval[0] == -np.inf and start < 0:  # the pinned cell is the first one, and keeps its right border
+        borders[:-start], borders[-start] = -np.inf, pin.interval[1]
         borders = np.maximum.accumulate(borders)
         fixed = slice(0, 1 - start)
     # A cell's log ratio moves with its two borders: one correction brings most of them close to the grid.
