@@ -47,15 +47,19 @@ ORDER: tuple[tuple[tuple[str, ...], tuple[int, ...]], ...] = (
 
 @dataclass(frozen=True)
 class Task:
-    """One run to be made: an experiment with a seed. `losing-less` looks inside its runs, so its seed 0 does too."""
+    """One run to be made: an experiment with a seed.
+
+    `losing-less` looks inside its runs, so its seed 0 does too; screening counts the updates that it accepted there.
+    """
 
     recipe: str
     seed: int
 
     @property
     def spec(self) -> RunSpec:
-        inside = self.recipe.startswith("losing-less/") and self.seed == 0
-        return dataclasses.replace(RECIPES[self.recipe].spec, seed=self.seed, diagnostics=inside)
+        spec = RECIPES[self.recipe].spec
+        inside = spec.method == "screening" or (self.recipe.startswith("losing-less/") and self.seed == 0)
+        return dataclasses.replace(spec, seed=self.seed, diagnostics=inside)
 
     def __str__(self) -> str:
         return f"{self.recipe} seed {self.seed}"

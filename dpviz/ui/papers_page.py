@@ -43,9 +43,8 @@ def choose_paper() -> Paper:
     return PAPERS[name or next(iter(PAPERS))]
 
 
-@st.cache_resource(ttl=60, show_spinner=False)
 def results() -> tuple[dict[str, Measured], tuple[str, ...]]:
-    """What was measured, from the cached runs; read at most once a minute."""
+    """What was measured, from the cached runs, and one sentence for each that cannot be used."""
     listing = cached()
     found, odd = measured(listing.runs)
     return found, (*listing.warnings, *odd)

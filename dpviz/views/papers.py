@@ -46,7 +46,7 @@ def table_frames(paper: str, results: Mapping[str, Measured]) -> dict[str, pd.Da
     alone = [row for row in experiments(dict(results), paper) if row.reported is None]
     if alone:
         rows[OURS_ONLY] = [_own_row(row) for row in alone]
-    ordered = sorted(rows, key=lambda heading: (heading == OURS_ONLY, heading == FROM_TEXT, not heading[:5] == "Table"))
+    ordered = sorted(rows, key=lambda heading: (heading == OURS_ONLY, heading == FROM_TEXT, heading[:5] != "Table"))
     return {heading: pd.DataFrame(rows[heading], columns=list(COLUMNS)) for heading in ordered}
 
 

@@ -1,0 +1,91 @@
+"""papers and reproduce, as a person or a script would call them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+import pytest
+
+from dpviz.cli import main
+from dpviz.cli.papers import duration
+from dpviz.papers import RECIPES
+
+
+def run(capsys, *line):
+    code = main([*line, "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def test_papers_lists_every_experiment_with_what_is_reported_ours_and_both_epsilons(capsys):
+    code, data = run(capsys, "papers")
+    assert code == 0
+    rows = {row["name"]: row for row in data["experiments"]}
+    assert set(RECIPES) <= set(rows)
+    row = rows["curricula/linear-decreasing"]
+    assert row["paper"] == "curricula"
+    assert row["reported"] == {"value": 0.9463, "place": "Table 2", "quantity": "test_accuracy"}
+    assert set(row["ours"]) == {"mean", "std", "seeds", "epochs"}
+    assert row["epsilon"]["claimed"] == 1.4
+    assert row["epsilon"]["sound"] == pytest.approx(1.004, abs=3e-3)
+    assert rows["curricula/sample-constant-1"]["epsilon"]["sound"] is None
+    assert all(row["reported"] is None or 0 <= row["reported"]["value"] <= 1 for row in rows.values())
+    assert all(row["reported"] is None or row["reported"]["place"] for row in rows.values())
+
+
+def test_papers_gives_a_verdict_for_every_claim(capsys):
+    _, data = run(capsys, "papers", "screening")
+    assert {row["paper"] for row in data["experiments"]} == {"screening"}
+    verdicts = {claim["name"]: claim["verdict"] for claim in data["claims"]}
+    assert verdicts["accepted-only"] == "does not hold"
+
+
+def test_papers_reads_as_a_table(capsys):
+    assert main(["papers", "curricula"]) == 0
+    text = capsys.readouterr().out
+    assert "curricula/linear-decreasing" in text
+    assert "Noise that falls beats its rising mirror image" in text
+
+
+def test_reproduce_lists_what_there_is_to_do_and_trains_nothing(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("DPVIZ_RUNS", str(tmp_path / "runs"))
+    code, data = run(capsys, "reproduce", "curricula", "--seeds", "0,9", "--list")
+    assert code == 0
+    states = {(row["experiment"], row["seed"]): row["state"] for row in data["runs"]}
+    assert states["curricula/linear-decreasing", 0] == "cached"
+    assert states["curricula/linear-decreasing", 9] == "missing"
+    assert not (tmp_path / "runs").exists()
+
+
+def test_reproduce_with_no_time_ends_at_once(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("DPVIZ_RUNS", str(tmp_path / "runs"))
+    code, data = run(capsys, "reproduce", "curricula/constant-3", "--seeds", "99", "--time-budget", "0s")
+    assert (code, data) == (0, {"runs": [], "missing": 1})
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("2h", 7200), ("1h30m", 5400), ("45s", 45), ("90m", 5400)])
+def test_times_are_written_with_their_units(text, seconds):
+    assert duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "2", "h", "-1h", "1.5h", "2 h", "30m2h"])
+def test_a_time_without_units_is_refused(text):
+    with pytest.raises(argparse.ArgumentTypeError, match="2h"):
+        duration(text)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["reproduce", "curiculla"],
+        ["reproduce", "curricula/no-such"],
+        ["reproduce", "--time-budget", "soon"],
+        ["reproduce", "--seeds", "one"],
+        ["papers", "nobody"],
+    ],
+)
+def test_a_wrong_word_is_answered_in_one_line(capsys, line):
+    assert main(line) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("dpviz: ")
+    assert error.count("\n") == 1

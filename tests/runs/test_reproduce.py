@@ -1,0 +1,145 @@
+"""Reproducing the papers: what is missing is made once, survives a stop, and says how it was made."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from dpviz.papers import RECIPES
+from dpviz.privacy.tables import InputError
+from dpviz.runs.cached import cached_runs
+from dpviz.runs.reproduce import SEEDS, Reproduction, Task, tasks
+from dpviz.runs.runner import ForegroundRunner
+
+ONE, TWIN, OTHER = "curricula/linear-decreasing", "curricula/linear-increasing", "screening/mnist"
+
+
+@pytest.fixture
+def small(monkeypatch, spec):
+    """Three recipes small enough to train here: two of equal settings, one that screens."""
+    for name, changes in {ONE: {}, TWIN: {}, OTHER: {"method": "screening"}}.items():
+        recipe = RECIPES[name]
+        monkeypatch.setitem(RECIPES, name, dataclasses.replace(recipe, spec=spec(recipe=name, **changes)))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "cached"
+
+
+@pytest.fixture
+def reproduction(store, folder, small):
+    return Reproduction(store, folder)
+
+
+def made(reproduction, *wanted, **options):
+    runner = ForegroundRunner(reproduction.store, threads=1)
+    return [(outcome.task.recipe, outcome.state) for outcome in reproduction.run(wanted, runner, **options)]
+
+
+def test_every_recipe_comes_once_with_every_seed():
+    every = tasks()
+    assert len(set(every)) == len(every) == len(RECIPES) * len(SEEDS)
+
+
+def test_what_decides_a_claim_comes_before_more_seeds_and_before_what_takes_hours():
+    every = tasks()
+    at = {task: place for place, task in enumerate(every)}
+    assert at[Task("curricula/constant-1.54", 0)] < at[Task("curricula/linear-decreasing", 1)]
+    assert at[Task("curricula/linear-decreasing", 1)] < at[Task("optimizers/dp-sgd-b256", 0)]
+
+
+def test_a_paper_an_experiment_and_seeds_can_be_chosen():
+    assert tasks("curricula/constant-1", (0, 7)) == (Task("curricula/constant-1", 0), Task("curricula/constant-1", 7))
+    assert {task.recipe.partition("/")[0] for task in tasks("screening")} == {"screening"}
+
+
+@pytest.mark.parametrize(
+    ("which", "words"),
+    [("curiculla", "curricula"), ("curricula/linear", "linear-decreasing"), ("prestige", "no experiments")],
+)
+def test_a_wrong_name_is_answered_with_what_there_is(which, words):
+    with pytest.raises(InputError, match=words):
+        tasks(which)
+
+
+def test_what_is_missing_is_trained_and_cached_with_how_it_was_made(reproduction, folder):
+    assert made(reproduction, Task(ONE, 0), Task(ONE, 1)) == [(ONE, "cached"), (ONE, "cached")]
+    first, second = cached_runs(folder).runs
+    assert (first.seed, second.seed) == (0, 1)
+    assert len(first.run.epochs) == first.run.spec.epochs
+    provenance = first.run.provenance
+    assert (provenance.source, provenance.device, provenance.threads) == ("dpviz", "cpu", 1)
+    assert provenance.minutes > 0
+    assert {"python", "torch", "opacus"} <= set(provenance.versions)
+
+
+def test_nothing_is_trained_twice(reproduction, store, folder):
+    made(reproduction, Task(ONE, 0))
+    again = Reproduction(store, folder)
+    assert again.state(Task(ONE, 0)) == "cached"
+    assert made(again, Task(ONE, 0)) == []
+
+
+def test_no_file_of_a_cached_run_names_a_folder_of_this_machine(reproduction, folder, tmp_path):
+    made(reproduction, Task(ONE, 0))
+    for file in folder.rglob("*.json*"):
+        assert str(tmp_path) not in file.read_text(), file.name
+        assert "/home/" not in file.read_text(), file.name
+
+
+def test_equal_settings_are_computed_once_and_say_so(reproduction, folder):
+    assert made(reproduction, Task(ONE, 0), Task(TWIN, 0)) == [(ONE, "cached"), (TWIN, "shared")]
+    one, twin = cached_runs(folder).runs
+    assert twin.run.epochs == one.run.epochs
+    assert twin.run.provenance.place == f"computed for {ONE}"
+    assert twin.run.spec.recipe == TWIN
+
+
+def test_a_changed_recipe_is_missing_again(reproduction, store, folder, monkeypatch, spec):
+    made(reproduction, Task(ONE, 0))
+    monkeypatch.setitem(RECIPES, ONE, dataclasses.replace(RECIPES[ONE], spec=spec(recipe=ONE, sigma=2.0)))
+    again = Reproduction(store, folder)
+    assert again.state(Task(ONE, 0)) == "missing"
+    assert made(again, Task(ONE, 0)) == [(ONE, "cached")]
+    (run,) = cached_runs(folder).runs
+    assert run.run.spec.schedule.sigmas(1)[0] == 2.0
+
+
+def test_no_time_means_no_run(reproduction, folder):
+    assert made(reproduction, Task(ONE, 0), seconds=0.0) == []
+    assert cached_runs(folder).runs == ()
+
+
+def test_a_budget_that_runs_out_stops_the_run_and_nothing_half_done_is_cached(reproduction, folder, monkeypatch, spec):
+    monkeypatch.setitem(RECIPES, ONE, dataclasses.replace(RECIPES[ONE], spec=spec(recipe=ONE, epochs=150)))
+    assert made(reproduction, Task(ONE, 0), Task(OTHER, 0), seconds=1.0) == [(ONE, "stopped")]
+    assert cached_runs(folder).runs == ()
+    assert reproduction.state(Task(ONE, 0)) == "begun"
+
+
+def test_a_stopped_run_goes_on_and_ends_as_if_it_had_never_stopped(reproduction, store, folder, tmp_path):
+    runner = ForegroundRunner(store, threads=1, on_epoch=lambda run_id, record: runner.stop_all())
+    (outcome,) = reproduction.run([Task(ONE, 0)], runner)
+    assert (outcome.state, len(outcome.run.epochs)) == ("stopped", 1)
+    assert made(Reproduction(store, folder), Task(ONE, 0)) == [(ONE, "cached")]
+    straight = Reproduction(type(store)(tmp_path / "other"), tmp_path / "straight")
+    made(straight, Task(ONE, 0))
+    (resumed,), (whole,) = cached_runs(folder).runs, cached_runs(tmp_path / "straight").runs
+    assert [r.test_loss for r in resumed.run.epochs] == [r.test_loss for r in whole.run.epochs]
+
+
+def test_screening_keeps_how_many_updates_it_accepted(reproduction, folder):
+    made(reproduction, Task(OTHER, 0))
+    (cached,) = cached_runs(folder).runs
+    for record in cached.run.epochs:
+        assert 0 < record.diagnostics["screening"]["accepted"] <= record.diagnostics["screening"]["generated"]
+
+
+def test_a_damaged_cached_run_is_named_and_made_again(reproduction, store, folder):
+    made(reproduction, Task(ONE, 0))
+    (folder / ONE / "0" / "spec.json").write_text("{}")
+    again = Reproduction(store, folder)
+    assert any(ONE in warning for warning in again.warnings)
+    assert again.state(Task(ONE, 0)) != "cached"
