@@ -81,20 +81,6 @@ def knob_inputs(
     return entry.complete(shown)
 
 
-def knob_row(
-    entry: Entry,
-    key: str,
-    *,
-    values: Mapping[str, Value] | None = None,
-    on_change: Callable[[], None] | None = None,
-) -> dict[str, Value]:
-    """The entry's knobs side by side, which wrap on a narrow screen."""
-    if not entry.knobs:
-        return {}
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        return knob_inputs(entry, key, values=values, on_change=on_change)
-
-
 def _input(
     knob: Knob, label: str, key: str, first: Value, on_change: Callable[[], None] | None, disabled: bool
 ) -> Value | None:
