@@ -74,7 +74,7 @@ def tables(paper: Paper) -> None:
     else:
         st.page_link("pages/local.py", label="Its experiments are run on the page Local privacy", icon="☂️")
     for heading, frame in frames.items():
-        folded = heading in (FROM_TEXT, OURS_ONLY)
+        folded = heading == OURS_ONLY or (heading == FROM_TEXT and next(iter(frames)) != FROM_TEXT)
         box = st.expander(f"{heading} ({len(frame)})") if folded else st.container()
         with box:
             if not folded:
@@ -85,7 +85,8 @@ def tables(paper: Paper) -> None:
 
 def _table(paper: Paper, heading: str, frame: pd.DataFrame) -> None:
     at = f"papers.open.{paper.name}.{heading}"
-    shown = frame.assign(open=[OPEN if recipe else None for recipe in frame["recipe"]])
+    recipes = tuple(recipe if isinstance(recipe, str) else None for recipe in frame["recipe"])
+    shown = frame.assign(open=[OPEN if recipe else None for recipe in recipes])
     error = paper.name == "prestige"
     number, text = st.column_config.NumberColumn, st.column_config.TextColumn
     st.dataframe(
@@ -103,7 +104,7 @@ def _table(paper: Paper, heading: str, frame: pd.DataFrame) -> None:
                 type="tertiary",
                 key=at,
                 on_click=_open,
-                args=(at, tuple(frame["recipe"])),
+                args=(at, recipes),
             ),
             "title": text("Experiment", width="medium"),
             "place": text("Place", width="small"),

@@ -100,7 +100,10 @@ def acceptance_figure() -> go.Figure:
     """Screening: a worse update is kept with probability exp(-dE Q0 t), t updates having been kept before."""
     worse = np.linspace(0, 0.1, 121)
     heat = RECIPES["screening/mnist"].spec.knobs_of("method")["temperature"]
-    curves = {f"after {t} updates": (worse, np.exp(-worse * float(heat) * t)) for t in (1, 10, 100, 1000)}
+    curves = {
+        f"after {t:,} update{'s' if t > 1 else ''}": (worse, np.exp(-worse * float(heat) * t))
+        for t in (1, 10, 100, 1000)
+    }
     return _lines(curves_frame(curves), "Rise of the loss ΔE", "Probability that it is kept")
 
 
