@@ -39,7 +39,7 @@ from dpviz.views.plane import plane_figure
 JOB = "local.job"
 UPLOAD = "upload"
 PICTURE = {"length": 4.0, "radius": 1.5, "epochs": 4, "batch_size": 1}
-PICTURE_VISITS = 96
+PICTURE_VISITS = 64
 GRADIENT_LABELS = {ANSWERED: "the answered label (as printed)", TRUE: "the person's own label"}
 
 
@@ -151,7 +151,7 @@ def _picture(spec: LocalSpec) -> Any:
 def picture(spec: LocalSpec) -> None:
     st.plotly_chart(
         _picture(dataclasses.replace(spec, **PICTURE)),
-        key="local.picture",
+        key="local.figure.picture",
         config={"displayModeBar": False},
         alt="People in a plane, the model's line and the region in which people are used; below, the private gradient "
         "and the half-circle it was drawn from.",
@@ -294,7 +294,7 @@ def show(
 ) -> None:
     frame = error_frame(rows)
     figure = error_figure(frame, reported_frame(data, loss))
-    st.plotly_chart(figure, key="local.errors", alt="Test error against epsilon of one visit, by method.")
+    st.plotly_chart(figure, key="local.figure.errors", alt="Test error against epsilon of one visit, by method.")
     st.caption(f"{source}. Bands: one standard deviation over repeats. Open diamonds: the paper's Table 3.")
     for first in ("prestige", "masked"):
         if sentence := verdict(gaps, first):
@@ -305,12 +305,12 @@ def show(
         with st.expander("Paired differences, budget by budget"):
             st.dataframe(difference_frame(gaps), hide_index=True)
     budgets = sorted({row["budget"] for row in rows})
-    budget = st.select_slider("Epoch by epoch at ε", budgets, 1.0 if 1.0 in budgets else budgets[0], key="local.budget")
+    budget = st.select_slider("Epoch by epoch at ε", budgets, 1.0 if 1.0 in budgets else budgets[0], key="local.at")
     by_epoch = epoch_frame(rows, budget)
     left, right = st.columns(2)
-    left.plotly_chart(epoch_figure(by_epoch), key="local.epochs", alt="Test error by epoch.")
+    left.plotly_chart(epoch_figure(by_epoch), key="local.figure.epochs", alt="Test error by epoch.")
     right.plotly_chart(
-        epoch_figure(by_epoch, "used"), key="local.used", alt="Share of visits with an update, by epoch."
+        epoch_figure(by_epoch, "used"), key="local.figure.used", alt="Share of visits with an update, by epoch."
     )
 
 
