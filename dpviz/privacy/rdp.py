@@ -189,8 +189,8 @@ def rdp_table(sample_rate: float, rows: int = 289) -> dict[str, Any]:
     JSON-ready: values are little-endian float32, rows x orders, in base64.
     """
     low, high = 0.1, 20.0
-    # Epsilon is flat around its best order, so the larger orders may be sparse: half the data for the same digits.
-    orders = np.concatenate([ORDERS[ORDERS < 4], ORDERS[(ORDERS >= 4) & (ORDERS < 11)][::3], ORDERS[ORDERS > 11][::3]])
+    # Epsilon is flat around its best order unless moments explode just above it, as they do for orders up to 24.
+    orders = np.concatenate([ORDERS[:70], ORDERS[70:99:2], ORDERS[99:112], ORDERS[:111:-3][::-1]])
     values = np.log(log_moments(orders, np.geomspace(low, high, rows), sample_rate) / (orders - 1))
     packed = base64.b64encode(values.astype("<f4").tobytes()).decode()
     return {"orders": orders.tolist(), "low": low, "high": high, "rows": rows, "values": packed}
