@@ -26,11 +26,12 @@ SEEDS = (0, 1, 2)
 # What is worth most comes first: one seed of whatever decides a claim, then more seeds, then what takes hours.
 # A line is (patterns of recipes, seeds); what no line names follows in the papers' order.
 ORDER: tuple[tuple[tuple[str, ...], tuple[int, ...]], ...] = (
-    (("curricula/linear-*", "curricula/constant-1.54", "curricula/matched-pld-linear"), (0,)),
+    (("curricula/linear-decreasing", "curricula/constant-1.54", "curricula/linear-increasing"), (0,)),
+    (("curricula/constant-0", "curricula/matched-pld-linear"), (0,)),
     (("losing-less/mnist-ce-t-cnn", "screening/mnist-tanh"), (0,)),
     (("curricula/constant-1", "curricula/sample-constant-1"), (0,)),
     (("losing-less/mnist-o-t-cnn",), (0,)),
-    (("curricula/constant-0", "curricula/constant-5", "curricula/exponential-*", "curricula/quadratic-*"), (0,)),
+    (("curricula/constant-5", "curricula/exponential-*", "curricula/quadratic-*"), (0,)),
     (("screening/mnist",), (0,)),
     (("curricula/constant-*", "curricula/matched-*", "curricula/piecewise-*", "curricula/logarithmic-*"), (0,)),
     (("curricula/masked-*", "curricula/sample-*", "curricula/dynamic-*"), (0,)),
