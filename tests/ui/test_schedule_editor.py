@@ -21,10 +21,9 @@ SAMPLE_RATE, DELTA = 0.01, 1e-5
 
 # A page as an author would write it; the address chooses the case.
 SCRIPT = """
-import base64, json, time
-import numpy as np
+import json, time
 import streamlit as st
-from dpviz.privacy.rdp import ORDERS, ledger_rdp, log_moments, smallest_epsilon
+from dpviz.privacy.rdp import ledger_rdp, rdp_table, smallest_epsilon
 from dpviz.privacy.records import Ledger, epoch_phases
 from dpviz.privacy.schedules import Schedule
 from dpviz.ui.schedule_editor import Certified, Curve, editor_state, schedule_editor
@@ -33,14 +32,6 @@ RATE, DELTA = 0.01, 1e-5
 asked = st.session_state.setdefault("asked", st.query_params.to_dict())
 epochs = int(asked.get("epochs", 20))
 preset = Schedule.of("linear").sigmas(epochs)
-
-@st.cache_data
-def table():
-    low, high, rows = 0.1, 20.0, 289
-    moments = log_moments(ORDERS, np.geomspace(low, high, rows), RATE)
-    values = np.log(np.minimum(moments / (ORDERS - 1), 1e30)).astype("<f4")
-    packed = base64.b64encode(values.tobytes()).decode()
-    return {"orders": ORDERS.tolist(), "low": low, "high": high, "rows": rows, "values": packed}
 
 def price(sigmas):
     return smallest_epsilon(ledger_rdp(Ledger(epoch_phases(sigmas, RATE))).sum(axis=0), DELTA)[0]
@@ -58,7 +49,7 @@ def editor(state):
     schedule_editor(
         state,
         key="editor",
-        table=table(),
+        table=rdp_table(RATE),
         steps_per_epoch=100,
         delta=DELTA,
         ghost=Curve("linear preset", preset),
