@@ -124,13 +124,12 @@ def correlation(logs: Sequence[float], accuracies: Sequence[float]) -> tuple[flo
 
 
 def _log_epsilon(curves: Curves) -> Finding:
-    names = [
-        name
-        for name in curves
-        if name.startswith("curricula/")
-        and RECIPES[name].spec.curriculum == "none"
-        and 0 < cost(RECIPES[name].spec, "rdp") < math.inf
-    ]
+    like = RECIPES["curricula/constant-0"].spec
+    specs = {name: RECIPES[name].spec for name in curves if name.startswith("curricula/")}
+    alike = {
+        name: spec for name, spec in specs.items() if (spec.curriculum, spec.clip_norm) == ("none", like.clip_norm)
+    }
+    names = [name for name, spec in alike.items() if cost(spec, "rdp") < math.inf]
     if len(names) < 5:
         return missing(("at least five noise schedules of curricula",))
     logs = [math.log(cost(RECIPES[name].spec, "rdp")) for name in names]

@@ -67,7 +67,7 @@ def test_a_recipe_survives_json_and_names_itself(name):
 
 def test_each_paper_has_the_recipes_that_its_tables_need():
     counts = {name: len(recipes_of(name)) for name in PAPERS}
-    assert counts == {"curricula": 37, "losing-less": 35, "optimizers": 43, "prestige": 0, "screening": 17}
+    assert counts == {"curricula": 40, "losing-less": 35, "optimizers": 43, "prestige": 0, "screening": 17}
 
 
 def test_titles_are_unique_within_a_paper():
@@ -131,7 +131,9 @@ def test_curricula_is_trained_as_its_section_3_3_says():
     for entry in recipes_of("curricula"):
         spec = entry.spec
         assert (spec.epochs, spec.batch_size, spec.learning_rate, spec.delta) == (20, 600, 0.15, 1e-5)
-        assert (spec.clip_norm, spec.knobs_of("model")["hidden"], spec.knobs_of("optimizer")["momentum"]) == (3, 0, 0)
+        clip_norm = 3 if entry.name.endswith("-c3") else 1.5  # pinned by the no-noise row; 3 to see what it does
+        knobs = (spec.knobs_of("model")["hidden"], spec.knobs_of("optimizer")["momentum"])
+        assert (spec.clip_norm, *knobs) == (clip_norm, 0, 0)
 
 
 @pytest.mark.parametrize(
