@@ -84,7 +84,7 @@ def _recipes(paper: str) -> Iterator[Recipe]:
 
 def _paper(name: str) -> Paper:
     data = _toml(name)
-    lists = {key: tuple(data[key]) for key in ("summary", "methods", "doubts")}
+    lists = {key: tuple(data.get(key, ())) for key in ("summary", "methods", "doubts", "tried")}
     return Paper(name, data["title"], data["authors"], data["year"], **lists)
 
 

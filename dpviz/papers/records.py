@@ -78,7 +78,10 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Paper:
-    """A paper by its short name: what it proposes in four sentences, its methods, and doubts about its numbers."""
+    """A paper by its short name: what it proposes in four sentences, its methods, and doubts about its numbers.
+
+    `tried` says what was tried where our numbers and the paper's differ.
+    """
 
     name: str
     title: str
@@ -87,6 +90,7 @@ class Paper:
     summary: tuple[str, ...]
     methods: tuple[str, ...]
     doubts: tuple[str, ...]
+    tried: tuple[str, ...] = ()
 
 
 # Recipe -> one full-length curve a seed, as measured here. Papers know no runs: whoever asks brings the curves.

@@ -11,7 +11,7 @@ from dpviz.papers.records import VERDICTS, Claim, Finding
 from dpviz.runs.results import Measured, curves, measured
 from dpviz.ui.runs import cached, show_warnings
 from dpviz.views.ideas import idea_figure, idea_sentence
-from dpviz.views.papers import FROM_TEXT, OURS_ONLY, agreement, difference_colour, findings, table_frames
+from dpviz.views.papers import FROM_TEXT, OURS_ONLY, agreement, difference_colour, far_off, findings, table_frames
 
 STILL = {"displayModeBar": False}
 OPEN = "Train ▸"
@@ -70,7 +70,7 @@ def tables(paper: Paper) -> None:
     found, _ = results()
     frames = table_frames(paper.name, found)
     if recipes_of(paper.name):
-        st.markdown(agreement(frames.values()))
+        st.markdown(f"{agreement(frames.values())} {far_off(frames.values())}")
     else:
         st.page_link("pages/local.py", label="Its experiments are run on the page Local privacy", icon="☂️")
     for heading, frame in frames.items():
@@ -148,6 +148,9 @@ def left_open(paper: Paper) -> None:
     if values:
         with st.expander(f"What the paper leaves open, and what was chosen ({len(values)})"):
             st.markdown("\n".join(f"- **{v.what}**: {v.chosen}. {_sentence(v.why)}" for v in values))
+    if paper.tried:
+        with st.expander(f"What was tried where our numbers differ ({len(paper.tried)})"):
+            st.markdown("\n".join(f"- {line}" for line in paper.tried))
     with st.expander(f"Doubts about its numbers ({len(paper.doubts)})"):
         st.markdown("\n".join(f"- {doubt}" for doubt in paper.doubts))
 

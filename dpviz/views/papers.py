@@ -152,6 +152,13 @@ def agreement(frames: Iterable[pd.DataFrame]) -> str:
     )
 
 
+def far_off(frames: Iterable[pd.DataFrame]) -> str:
+    """Our results that are not near the reported ones, in a sentence; empty if there are none."""
+    rows = [row for frame in frames for row in frame.itertuples() if abs(row.difference) > NEAR]
+    names = dict.fromkeys(f"{row.title} ({row.difference:+.2f})" for row in rows)
+    return f"Further off: {', '.join(names)}." if names else ""
+
+
 def findings(claims: Iterable[Claim], curves: Curves) -> list[tuple[Claim, Finding]]:
     """Each claim with what its check finds now."""
     return [(claim, claim.check(curves)) for claim in claims]

@@ -11,7 +11,7 @@ from dpviz.papers import PAPERS, RECIPES, reported_of
 from dpviz.runs import Provenance, Run
 from dpviz.runs.results import HEADLINES, Measured, experiments
 from dpviz.views.ideas import IDEAS, idea_figure, idea_sentence
-from dpviz.views.papers import COLUMNS, FROM_TEXT, OURS_ONLY, agreement, difference_colour, table_frames
+from dpviz.views.papers import COLUMNS, FROM_TEXT, OURS_ONLY, agreement, difference_colour, far_off, table_frames
 from tests.views.made_runs import made_epochs
 
 
@@ -98,6 +98,12 @@ def test_agreement_counts_what_is_near():
     words = agreement(table_frames("curricula", results).values())
     assert words.startswith("3 of 4 reported")
     assert "+4.09" in words
+
+
+def test_what_is_further_off_is_named():
+    results = measured("curricula/linear-decreasing", 0.95) | measured("curricula/constant-5", 0.95)
+    assert far_off(table_frames("curricula", results).values()) == "Further off: Constant 5 (+4.09)."
+    assert far_off(table_frames("curricula", {}).values()) == ""
 
 
 def test_experiments_list_every_recipe_and_what_has_none():
