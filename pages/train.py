@@ -6,7 +6,7 @@ import streamlit as st
 
 from dpviz.privacy.tables import InputError
 from dpviz.ui.cards import input_error
-from dpviz.ui.launch import launch_panel
+from dpviz.ui.launch import ASKED, launch_panel
 from dpviz.ui.run_form import NOTE, prepare, settings_form, start_from
 from dpviz.ui.run_panel import runs_panel
 from dpviz.ui.shell import ensure_navigation
@@ -24,6 +24,7 @@ with form:
     try:
         launch_panel(settings_form())
     except InputError as error:
+        st.session_state.pop(ASKED, None)
         input_error(error)
 with runs:
     runs_panel()

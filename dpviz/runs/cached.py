@@ -42,7 +42,8 @@ class CachedListing:
 
 
 def default_folder() -> Path:
-    return PROJECT / "cached_runs"
+    """DPVIZ_CACHED_RUNS, or `cached_runs` in the project."""
+    return Path(os.environ.get("DPVIZ_CACHED_RUNS") or PROJECT / "cached_runs")
 
 
 def cached_runs(folder: Path | None = None, *, paper: str | None = None) -> CachedListing:

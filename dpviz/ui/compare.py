@@ -91,15 +91,16 @@ def view_controls(folded: pd.DataFrame) -> Comparison:
     labels = folded.drop_duplicates("group").set_index("group")["label"].to_dict()
     state[key("highlight")] = [group for group in state[key("highlight")] if group in labels]
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        st.multiselect(
-            "Highlight",
-            list(labels),
-            format_func=lambda group: labels.get(group, group),
-            max_selections=MOST_LIT,
-            placeholder="Type to find a curve; the others turn pale",
-            **_at("highlight"),
-        )
         view = state[key("view")]
+        if view != "equal":
+            st.multiselect(
+                "Highlight",
+                list(labels),
+                format_func=lambda group: labels.get(group, group),
+                max_selections=MOST_LIT,
+                placeholder="Type to find a curve; the others turn pale",
+                **_at("highlight"),
+            )
         if view in WITH_EPSILON:
             st.segmented_control(
                 "Epsilon", list(EPSILONS), format_func=EPSILONS.get, required=True, width="content", **_at("epsilon")
@@ -197,6 +198,7 @@ def _equal_table(shown: Comparison, folded: pd.DataFrame) -> pd.DataFrame:
     st.dataframe(
         table.drop(columns="group"),
         hide_index=True,
+        placeholder="",
         column_config={
             "label": st.column_config.TextColumn("Curve", width="large"),
             "test_accuracy": st.column_config.NumberColumn("Test accuracy", format="%.2f %%"),
@@ -253,7 +255,7 @@ def table_of_ends(folded: pd.DataFrame) -> None:
         }
     )
     with st.expander(f"All {len(table)} results as a table"):
-        st.dataframe(table, hide_index=True)
+        st.dataframe(table, hide_index=True, placeholder="")
 
 
 def share_button(shown: Comparison) -> None:

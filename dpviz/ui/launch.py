@@ -15,6 +15,7 @@ from dpviz.ui.runs import cached, load_all, read_only, runner
 from dpviz.views.numbers import delta_text, epsilon_text
 from dpviz.views.runs import NO_GUARANTEE, duration_words
 
+ASKED = "train.asked"
 LOOK_BACK = 100  # own runs that are searched for one alike
 
 
@@ -22,10 +23,9 @@ def launch_panel(spec: RunSpec) -> None:
     """What the run will cost, then the last settings and Launch."""
     price = expected_guarantee(spec)
     with st.container(border=True):
-        sound, claimed, duration = st.columns(3)
-        sound.metric("Sound ε", epsilon_text(price.sound) if price.sound else NO_GUARANTEE)
-        claimed.metric("Claimed ε", epsilon_text(price.claimed))
-        with duration:
+        with st.container(horizontal=True, vertical_alignment="top"):
+            st.metric("Sound ε", epsilon_text(price.sound) if price.sound else NO_GUARANTEE, width="content")
+            st.metric("Claimed ε", epsilon_text(price.claimed), width="content")
             _time(spec)
         if spec.delta > 1 / spec.size:
             st.warning(
@@ -39,10 +39,15 @@ def launch_panel(spec: RunSpec) -> None:
     title = right.text_input("Title", key=key("title"), max_chars=120, placeholder="optional")
     locked = read_only()
     with st.container(horizontal=True):
-        launch = st.button("Launch", type="primary", disabled=bool(locked), help=locked or None)
+        st.button("Launch", type="primary", disabled=bool(locked), help=locked or None, on_click=_ask)
         st.button("Quick look", on_click=take_quick, help="2,000 examples, 3 epochs, batch 200: a matter of seconds.")
-    if launch:
+    if st.session_state.pop(ASKED, False):
         _launch(spec, seeds, title)
+
+
+def _ask() -> None:
+    """Keep the wish until the form was read to its end: another event may cut the page's run short before that."""
+    st.session_state[ASKED] = True
 
 
 def _launch(spec: RunSpec, seeds: str, title: str) -> None:
@@ -61,7 +66,8 @@ def _time(spec: RunSpec) -> None:
     if pace is None:
         st.fragment(_trial, run_every=1.0 if trials().pending(spec) else None)(spec)
         return
-    st.metric("Expected time", f"about {duration_words(pace.seconds(spec))}", help=f"One run, from {source}.")
+    told = f"about {duration_words(pace.seconds(spec))}"
+    st.metric("Expected time", told, help=f"One run, from {source}.", width="content")
 
 
 def expected_pace(spec: RunSpec) -> tuple[Pace | None, str]:
@@ -81,10 +87,13 @@ def _trial(spec: RunSpec) -> None:
     if trials().pace(spec):
         st.rerun()
     waiting = trials().pending(spec)
-    st.metric("Expected time", "measuring …" if waiting else "unknown", help="Nothing alike was timed here so far.")
     if waiting:
+        st.metric("Expected time", "measuring …", width="content")
         return
-    if st.button("Time a few steps", type="tertiary", help="Tries a few steps in the background; nothing is kept."):
+    st.markdown("Expected time", width="content")
+    if st.button(
+        "Time a few steps", help="Nothing alike ran so far. Tries a few steps in the background, keeps nothing."
+    ):
         trials().start(spec)
         st.rerun()
     if trials().problem(spec):

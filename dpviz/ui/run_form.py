@@ -98,7 +98,11 @@ def prepare() -> None:
 
 
 def take_over(handed: Mapping[str, Any]) -> None:
-    """The drawn schedule and its settings into the form; the rest stays as it is."""
+    """A recipe, or the drawn schedule and its settings, into the form; the rest stays as it is."""
+    if "recipe" in handed:
+        fill_in(RECIPES[handed["recipe"]].spec)
+        st.session_state[NOTE] = "The settings come from the Papers page."
+        return
     schedule = Schedule.from_json(handed["schedule"])
     epochs = int(handed["epochs"])
     schedule.sigmas(epochs)
@@ -113,12 +117,10 @@ def take_over(handed: Mapping[str, Any]) -> None:
         _fill_knobs(key("schedule"), SCHEDULES[schedule.name], dict(schedule.knobs))
     _fill_knobs(KEY, SIZES, {"epochs": epochs, "batch_size": int(handed["batch_size"])})
     state[EXAMPLES] = _whole(state[key("dataset")])
-    state |= {
-        key("schedule"): schedule.name,
-        key("delta"): delta_text(float(handed["delta"])),
-        key("start"): OWN,
-        key("method"): "dp-sgd",
-    }
+    state[key("schedule")] = schedule.name
+    state[key("delta")] = delta_text(float(handed["delta"]))
+    state[key("start")] = OWN
+    state[key("method")] = "dp-sgd"
     state[NOTE] = "The schedule and its settings come from the Schedule page."
     if not known:
         state[NOTE] += " It was priced for your own data; here it is trained on one of the datasets below."
@@ -196,17 +198,17 @@ def settings_form() -> RunSpec:
         model = choose("Model", MODELS, key("model"), leave_out=[name for name in MODELS if name not in fitting])
     with left:
         method = choose("Method", CHOICES["method"], key("method"))
-    knobs = {"dataset": knob_inputs(dataset, key("dataset"))}
-    knobs["model"] = knob_inputs(model, key("model"))
-    knobs["method"] = knob_inputs(method, key("method"))
     schedule = _schedule(right, private=method.name != "sgd")
+    chosen = {"dataset": dataset, "model": model, "method": method}
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        knobs = {choice: knob_inputs(entry, key(choice)) for choice, entry in chosen.items()}
     with st.container(horizontal=True, vertical_alignment="bottom"):
         sizes = knob_inputs(SIZES, KEY)
         sizes["subset"] = _examples(dataset.name)
     with st.container(horizontal=True, vertical_alignment="bottom"):
         sizes |= knob_inputs(RATES, KEY)
         delta = st.text_input("δ", key=key("delta"), persist_state="session", help="Typed exactly, for example 1e-5.")
-    names = {"dataset": dataset.name, "model": model.name, "method": method.name}
+    names = {choice: entry.name for choice, entry in chosen.items()}
     with st.expander("Loss, optimizer, clipping, curriculum, rates"):
         for field, label in FINE.items():
             entry = choose(label, CHOICES[field], key(field))

@@ -46,24 +46,32 @@ def _panel(live_before: bool) -> None:
     if any(is_live(summary) for summary in listing.runs) != live_before:
         st.rerun()  # a fragment cannot change its own rhythm
     st.subheader("Runs")
+    # Boxes of their own, so that a row that comes or goes moves nothing below it.
+    top, queue, chosen = st.container(), st.container(), st.container()
     problem = st.session_state.pop(PROBLEM, "")
     if problem:
-        input_error(InputError(problem))
+        with top:
+            input_error(InputError(problem))
     if listing.runs:
-        for summary in listing.runs:
-            if is_live(summary):
-                _live_row(summary)
-        summary = _pick(listing.runs)
-        try:
-            _one_run(load(summary))
-        except InputError as error:
-            input_error(error)
+        with queue:
+            for summary in listing.runs:
+                if is_live(summary):
+                    _live_row(summary)
+        with chosen:
+            _chosen_run(listing.runs)
     else:
         st.info(
             "No runs yet. Fill in the form and press **Launch**; “Quick look” makes it a matter of seconds. "
             "The run goes on in the background, also when you leave this page."
         )
     show_warnings(listing.warnings)
+
+
+def _chosen_run(summaries: tuple[Summary, ...]) -> None:
+    try:
+        _one_run(load(_pick(summaries)))
+    except InputError as error:
+        input_error(error)
 
 
 def _pick(summaries: tuple[Summary, ...]) -> Summary:
@@ -116,15 +124,18 @@ def _one_run(run: Run) -> None:
     with st.container(border=True):
         st.markdown(f"#### {plain(run_name(run))} :{STATUS_COLOURS[run.status]}-badge[{STATUS_WORDS[run.status]}]")
         st.caption(settings_words(run))
-        if run.error:
-            input_error(InputError(run.error))
-        elif run.status == "interrupted":
-            st.warning(
-                "The process that worked on this run ended before it was done. Resume it from its last checkpoint."
-            )
+        with st.container():
+            _what_happened(run)
         _numbers(run)
         _curves(run)
         _actions(run)
+
+
+def _what_happened(run: Run) -> None:
+    if run.error:
+        input_error(InputError(run.error))
+    elif run.status == "interrupted":
+        st.warning("The process that worked on this run ended before it was done. Resume it from its last checkpoint.")
 
 
 def plain(text: str) -> str:

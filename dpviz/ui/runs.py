@@ -12,6 +12,7 @@ import streamlit as st
 from dpviz.papers import RECIPES
 from dpviz.privacy.tables import InputError
 from dpviz.runs import BackgroundRunner, CachedListing, Run, Store, Summary, background, cached_runs
+from dpviz.runs.cached import default_folder
 from dpviz.runs.records import LIVE
 from dpviz.training.spec import DATASETS, MODELS
 from dpviz.views.runs import title_of
@@ -70,10 +71,14 @@ def load_all(summaries: Sequence[Summary]) -> tuple[list[Run], list[str]]:
     return runs, warnings
 
 
-@st.cache_resource(ttl=60, show_spinner=False)
 def cached() -> CachedListing:
     """The cached runs, read at most once a minute."""
-    return cached_runs()
+    return _cached(default_folder())
+
+
+@st.cache_resource(ttl=60, show_spinner=False)
+def _cached(folder: Path) -> CachedListing:
+    return cached_runs(folder)
 
 
 def summary_name(summary: Summary) -> str:

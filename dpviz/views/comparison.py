@@ -72,14 +72,25 @@ def _run_rows(run: Run, who: tuple[str, str, str, str]) -> Iterator[tuple[Any, .
 
 def _reported_rows(reported: Iterable[Reported]) -> Iterator[tuple[Any, ...]]:
     points: dict[str, int] = {}
-    for number in reported:
+    for number, places in _distinct(reported):
         place = re.sub(r"[^a-z0-9.]+", "-", number.place.lower()).strip("-")
         group = f"reported/{number.name}/{place}"
         points[group] = point = points.get(group, -1) + 1
-        yield _reported_row(number, group, point)
+        yield _reported_row(number, places, group, point)
 
 
-def _reported_row(number: Reported, group: str, point: int) -> tuple[Any, ...]:
+def _distinct(reported: Iterable[Reported]) -> Iterator[tuple[Reported, str]]:
+    """A result that a paper prints in several places is one result, not several points."""
+    kept: dict[tuple[str, float, float | None], list[Reported]] = {}
+    for number in sorted(reported, key=lambda number: number.epsilon is None):
+        own = (number.name, number.value, number.epsilon)
+        alike = (key for key in kept if key[:2] == own[:2] and number.epsilon in (None, key[2]))
+        kept.setdefault(next(alike, own), []).append(number)
+    for numbers in kept.values():
+        yield numbers[0], ", ".join(dict.fromkeys(number.place for number in numbers))
+
+
+def _reported_row(number: Reported, places: str, group: str, point: int) -> tuple[Any, ...]:
     recipe = RECIPES.get(number.name)
     spec = recipe.spec if recipe else None
     title = recipe.title if recipe else number.experiment.replace("-", " ")
@@ -89,7 +100,7 @@ def _reported_row(number: Reported, group: str, point: int) -> tuple[Any, ...]:
         "epsilon_sound": sound_epsilon(spec) if spec else math.nan,
         "test_accuracy": 100 * number.value,
     }
-    about = (group, title, "reported", number.paper, number.place, _dataset_of(number))
+    about = (group, title, "reported", number.paper, places, _dataset_of(number))
     settings = (spec.model, spec.method) if spec else ("", "")
     spread = math.nan if number.spread is None else 100 * number.spread
     return (*about, *settings, "", -1, point, *values.values(), spread)
@@ -176,7 +187,9 @@ def equal_epsilon_frame(folded: pd.DataFrame, budget: float, x: str = "epsilon_s
     within = within[within[x] <= budget].sort_values(x, kind="stable")
     last = within.groupby("group", sort=False).tail(1)
     columns = ["label", "test_accuracy", "accuracy_spread", "seeds", x, "epoch", "noise_multiplier", "group"]
-    return last.sort_values("test_accuracy", ascending=False, kind="stable")[columns].reset_index(drop=True)
+    table = last.sort_values("test_accuracy", ascending=False, kind="stable")[columns].reset_index(drop=True)
+    table["seeds"] = table["seeds"].where(table["group"].str.startswith(("own/", "cached/")))  # papers rarely say
+    return table
 
 
 @dataclass(frozen=True)

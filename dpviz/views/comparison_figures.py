@@ -19,10 +19,12 @@ MOST_LIT = len(COLOURS)
 
 
 def lit_groups(folded: pd.DataFrame, highlight: Sequence[str] = ()) -> dict[str, str]:
-    """The groups drawn in colour: those asked for; if none are asked for and there are few, all of them."""
+    """The groups drawn in colour: those asked for; else the runs, or without runs the reported, while they are few."""
     groups = [group for group in dict.fromkeys(highlight) if group in set(folded["group"])]
-    if not groups and folded["group"].nunique() <= MOST_LIT:
-        groups = list(folded["group"].unique())
+    if not groups:
+        trained = folded.loc[folded["source"] != "reported", "group"].unique()
+        groups = list(trained) or list(folded["group"].unique())
+        groups = groups if len(groups) <= MOST_LIT else []
     return dict(zip(groups[:MOST_LIT], COLOURS, strict=False))
 
 
@@ -44,7 +46,9 @@ def comparison_figure(
     for source in SOURCES:
         own = rest[rest["source"] == source]
         if len(own):
-            _add_rest(figure, own, x, y, SOURCE_TITLES[source], PALE if lit else tinted(SOURCE_COLOURS[source], 0.5))
+            asked = any(group in lit for group in highlight)
+            colour = PALE if asked else tinted(SOURCE_COLOURS[source], 0.5)
+            _add_rest(figure, own, x, y, SOURCE_TITLES[source], colour)
     for group, colour in lit.items():
         own = shown[shown["group"] == group]
         if len(own):

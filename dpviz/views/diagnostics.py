@@ -89,7 +89,7 @@ def norm_figure(found: Mapping[str, Any]) -> go.Figure:
     if clip_norm is not None:
         figure.add_vline(
             x=clip_norm,
-            line={"color": GREY, "dash": "dash", "width": 2},
+            line={"color": COLOURS[5], "dash": "dash", "width": 2},
             annotation={"text": f"clipping norm {clip_norm:g}", "yanchor": "bottom", "yref": "paper", "y": 1.0},
         )
     figure.update_layout(bargap=0, xaxis_rangemode="tozero")

@@ -17,6 +17,7 @@ from dpviz.views.numbers import epsilon_number
 
 TEST, TRAINING = "test data", "training data, not covered by epsilon"
 NO_GUARANTEE = "no guarantee"
+MEASURES = {"accuracy": "Accuracy (%)", "loss": "Loss"}
 
 
 def schedule_words(spec: RunSpec) -> str:
@@ -89,7 +90,7 @@ def run_frame(runs: Iterable[Run]) -> pd.DataFrame:
 
 def run_figure(frame: pd.DataFrame, x: str = "epoch", measure: str = "accuracy") -> go.Figure:
     """Test and training curve of one run; an epoch whose epsilon is missing or infinite has no place in it."""
-    figure = go.Figure(layout=layout(AXES[x].title, AXES[f"test_{measure}"].title, height=300))
+    figure = go.Figure(layout=layout(AXES[x].title, MEASURES[measure], height=300))
     shown = frame[frame[x].map(math.isfinite).astype(bool)]
     if x == "epoch" and len(shown):
         figure.update_xaxes(**epoch_ticks(shown[x].max()))

@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from dpviz.privacy.schedules import Schedule
-from dpviz.runs import CachedRun, Provenance, Run, Store
+from dpviz.runs import CachedRun, Provenance, Run
+from dpviz.runs import folder as files
+from dpviz.runs.records import labels
+from dpviz.runs.store import new_id
 from dpviz.training.spec import EpochRecord, RunSpec
 
 
@@ -69,12 +72,14 @@ def made_cached(experiment: str = "constant-1", seed: int = 0, paper: str = "cur
 
 
 def keep(folder: Path, run: Run) -> str:
-    """Save a made run in a store as if it had been trained; its id there."""
-    store = Store(folder)
-    run_id = store.create(run.spec, title=run.title)
-    store.set_status(run_id, "running", provenance=run.provenance)
-    for record in run.epochs:
-        store.append(run_id, record)
-    store.set_status(run_id, run.status)
-    store.release(run_id)
+    """Save a made run in a store's folder as if it had been trained; its id there."""
+    run_id = new_id()
+    place = folder / run_id
+    place.mkdir(parents=True)
+    last = run.epochs[-1] if run.epochs else None
+    files.write_spec(place, run.spec)
+    files.replace(place / files.EPOCHS, b"".join(files.dump(record.to_json()) for record in run.epochs))
+    files.write_status(place, files.Status(run.status, run.created, "", run.provenance, labels(run.spec, last)))
+    if run.title:
+        files.replace(place / files.TITLE, files.dump({"title": run.title}))
     return run_id

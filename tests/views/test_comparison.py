@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -74,9 +75,23 @@ def test_labels_are_unique_and_say_where_a_curve_is_from():
     assert labels["reported/curricula/constant-1/table-4"] == "Constant 1 — curricula, reported, Table 4"
 
 
+def test_a_result_printed_in_several_tables_is_one_point_that_names_them_all():
+    linear = [number for number in ACCURACIES if number.name == "curricula/linear-decreasing"]
+    assert len(linear) == 3
+    row = comparison_frame(reported=linear)
+    assert row["place"].item() == "Table 2, Table 3, Table 4"
+    assert row["epsilon_claimed"].item() == 1.40
+
+
+def test_equal_accuracies_at_different_epsilons_stay_different_results():
+    one = TABLE_2[0]
+    other = dataclasses.replace(one, epsilon=9.0)
+    assert len(comparison_frame(reported=[one, other, one])) == 2
+
+
 def test_every_reported_accuracy_has_a_row_with_a_dataset():
     frame = comparison_frame(reported=ACCURACIES)
-    assert len(frame) == len(ACCURACIES)
+    assert set(frame["test_accuracy"]) == {100 * number.value for number in ACCURACIES}
     assert set(frame["dataset"]) == {"mnist", "fashion-mnist", "cifar10"}
 
 

@@ -1,0 +1,356 @@
+"""The Train page: its form, what it says before a launch, and real runs watched in a real browser."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+from playwright.sync_api import Page, expect
+from streamlit.testing.v1 import AppTest
+
+from dpviz.papers import RECIPES
+from dpviz.privacy import InputError, Schedule
+from dpviz.runs import Store, Summary
+from dpviz.runs.records import Progress
+from dpviz.runs.settings import DEFAULT
+from dpviz.training.spec import CHOICES, DATASETS, MODELS
+from dpviz.ui.run_form import expected_guarantee, fitting_models, parse_seeds, recipe_of
+from dpviz.ui.run_panel import plain, share_done
+from tests.ui.conftest import ROOT, start_server, stop_server
+from tests.views.made_runs import keep, made_run, made_spec
+
+# --- small parts ------------------------------------------------------------------------------------------------------
+
+
+def test_seeds_are_typed_as_a_list_of_whole_numbers():
+    assert parse_seeds("0") == (0,)
+    assert parse_seeds(" 1, 2 3 ") == (1, 2, 3)
+
+
+@pytest.mark.parametrize("text", ["", "a", "1.5", "-1", "1;2", ",", "0," * 21, "٣"])
+def test_other_seeds_are_refused_in_a_sentence(text):
+    with pytest.raises(InputError, match="seeds"):
+        parse_seeds(text)
+
+
+def test_every_dataset_has_models_that_fit_it():
+    for dataset in DATASETS:
+        assert set(fitting_models(dataset)) < set(MODELS)
+        assert "logistic" in fitting_models(dataset)
+
+
+def test_settings_are_a_recipes_until_something_but_seed_or_length_changes():
+    name = "curricula/linear-decreasing"
+    spec = RECIPES[name].spec
+    assert recipe_of(type(spec)(**{**vars(spec), "seed": 5, "epochs": 3}), name) == name
+    assert recipe_of(type(spec)(**{**vars(spec), "learning_rate": 0.2}), name) == ""
+    assert recipe_of(type(spec)(**{**vars(spec), "schedule": Schedule.of("constant")}), name) == ""
+
+
+def test_the_expected_epsilon_is_the_one_that_a_run_will_record():
+    assert expected_guarantee(made_spec()).sound.upper > 0
+    assert expected_guarantee(made_spec(method="sgd")).sound is None
+    assert expected_guarantee(made_spec(curriculum="sample")).sound is None
+
+
+def test_a_title_is_shown_as_typed_and_never_as_markup():
+    assert plain("![x](http://elsewhere/y.png)") == r"\!\[x\]\(http\:\/\/elsewhere\/y.png\)"
+    assert plain("Linear, falling 5 to 1") == "Linear, falling 5 to 1"
+
+
+def test_progress_counts_steps_and_without_them_epochs():
+    summary = Summary("a", "running", "", epochs=4, epochs_done=1)
+    assert share_done(summary, None) == 0.25
+    assert share_done(summary, Progress("a", 30, 40, 1.0, 1.0)) == 0.75
+
+
+def test_the_page_imports_no_torch():
+    code = (
+        "import sys, dpviz.ui.run_panel, dpviz.ui.launch, dpviz.ui.compare, dpviz.ui.gradients\n"
+        "assert not {'torch', 'opacus', 'torchvision'} & set(sys.modules), 'heavy'"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+# --- the page without a browser ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("DPVIZ_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("DPVIZ_CACHED_RUNS", str(tmp_path / "cached"))
+    return tmp_path / "runs"
+
+
+def open_page(**state) -> AppTest:
+    at = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
+    for name, value in state.items():
+        at.session_state[name] = value
+    at.switch_page("pages/train.py").run()
+    assert not at.exception
+    return at
+
+
+def metrics(at: AppTest) -> dict[str, str]:
+    return {metric.label: metric.value for metric in reversed(at.metric)}  # the guarantee card repeats some
+
+
+def button(at: AppTest, label: str):
+    return next(button for button in at.button if button.label == label)
+
+
+def test_without_runs_the_page_says_what_to_do(folder):
+    at = open_page()
+    assert any("No runs yet" in info.value for info in at.info)
+    assert metrics(at)["Sound ε"] == metrics(at)["Claimed ε"]
+    assert not folder.exists()
+
+
+def test_every_choice_of_a_run_is_on_the_form(folder):
+    at = open_page()
+    keys = {box.key for box in at.selectbox}
+    assert {f"train.{choice}" for choice in CHOICES} <= keys
+    for table, entry in ((CHOICES["optimizer"], DEFAULT.optimizer), (CHOICES["model"], DEFAULT.model)):
+        assert table[entry].knobs
+    assert at.number_input(key="train.optimizer.sgd.momentum").value == 0.9
+
+
+def test_a_recipe_fills_in_the_whole_form(folder):
+    at = open_page()
+    at.selectbox(key="train.start").set_value("losing-less/fashion-o-t-cnn").run()
+    assert not at.exception
+    spec = RECIPES["losing-less/fashion-o-t-cnn"].spec
+    assert at.selectbox(key="train.dataset").value == "fashion-mnist"
+    assert at.number_input(key="train.size.batch_size").value == spec.batch_size
+    assert at.number_input(key="train.loss.tailored.beta").value == spec.knobs_of("loss")["beta"]
+
+
+def test_a_recipe_tells_what_its_paper_reports_and_leaves_open(folder):
+    at = open_page()
+    at.selectbox(key="train.start").set_value("curricula/linear-decreasing").run()
+    assert [caption.value for caption in at.caption] == [
+        "The paper reports 94.63 % test accuracy at a claimed ε of 1.4 (curricula, Table 2)."
+    ]
+    assert any("What the paper leaves open" in expander.label for expander in at.expander)
+
+
+def test_a_schedule_that_was_handed_over_is_taken_with_its_settings(folder):
+    schedule = Schedule.custom([4.0, 3.0, 2.0, 1.0]).to_json()
+    handed = {"schedule": schedule, "epochs": 4, "batch_size": 600, "dataset": "cifar10", "delta": 1e-6}
+    at = open_page(handoff=handed)
+    assert at.selectbox(key="train.schedule").value == "custom"
+    assert at.number_input(key="train.size.epochs").value == 4
+    assert at.number_input(key="train.size.batch_size").value == 600
+    assert at.text_input(key="train.delta").value == "1e-6"
+    assert MODELS[at.selectbox(key="train.model").value].facts["shape"] == (3, 32, 32)
+    assert "handoff" not in at.session_state
+    assert "Sound ε" in metrics(at)
+
+
+def test_a_damaged_hand_over_is_told_and_the_form_still_stands(folder):
+    at = open_page(handoff={"schedule": {"name": "custom", "sigmas": [1, -1]}, "epochs": 2, "batch_size": 1})
+    assert any("could not be taken over" in info.value for info in at.info)
+    assert metrics(at)["Sound ε"]
+
+
+def test_quick_look_makes_the_run_small_and_its_epsilon_follows(folder):
+    at = open_page()
+    before = metrics(at)["Sound ε"]
+    button(at, "Quick look").click().run()
+    assert at.number_input(key="train.examples").value == 2000
+    assert at.number_input(key="train.size.epochs").value == 3
+    assert metrics(at)["Sound ε"] != before
+
+
+def test_settings_that_do_not_go_together_are_one_sentence_and_no_launch(folder):
+    at = open_page()
+    at.selectbox(key="train.method").set_value("screening").run()
+    at.selectbox(key="train.curriculum").set_value("sample").run()
+    assert [error.value for error in at.error] == [
+        "Screening judges random batches; a sorted curriculum has none, so choose curriculum none or masked."
+    ]
+    assert "Launch" not in [button.label for button in at.button]
+
+
+def test_a_method_without_a_guarantee_shows_no_epsilon(folder):
+    at = open_page()
+    at.selectbox(key="train.method").set_value("sgd").run()
+    assert metrics(at)["Sound ε"] == "no guarantee"
+    assert metrics(at)["Claimed ε"] == "none"
+
+
+def test_a_run_without_a_guarantee_shows_no_epsilon_either(folder):
+    keep(folder, made_run(method="sgd"))
+    at = open_page()
+    assert metrics(at)["Sound ε spent"] == "no guarantee"
+    assert any("nothing to draw against" in info.value for info in at.info)
+
+
+def test_a_finished_run_shows_its_numbers_with_units(folder):
+    keep(folder, made_run())
+    shown = metrics(open_page())
+    assert shown["Test accuracy"] == "77.50 %"
+    assert shown["Sound ε spent"] == "2.000"
+    assert shown["Epochs"] == "4 of 4"
+    assert shown["Training time"] == "2 min 0 s"
+
+
+def test_the_time_to_expect_comes_from_a_run_alike(folder):
+    keep(folder, made_run(model="cnn-mnist", subset=0, batch_size=512))
+    # 4 epochs of 10 recorded steps and 30 s: 3 s a step; the form asks for 5 epochs of 117 steps.
+    assert metrics(open_page())["Expected time"] == "about 29 min 15 s"
+
+
+def test_rename_duplicate_and_delete_do_what_they_say(folder):
+    run_id = keep(folder, made_run(learning_rate=0.25))
+    at = open_page()
+    at.text_input(key=f"train.title.{run_id}").set_value("Better name").run()
+    button(at, "Save title").click().run()
+    assert Store(folder).get(run_id).title == "Better name"
+    button(at, "Duplicate").click().run()
+    assert at.number_input(key="train.rate.learning_rate").value == 0.25
+    assert at.selectbox(key="train.model").value == "logistic"
+    button(at, "Yes, delete it").click().run()
+    assert not at.exception
+    assert Store(folder).list().runs == ()
+    assert any("No runs yet" in info.value for info in at.info)
+
+
+def test_a_run_in_the_address_is_the_one_that_is_shown(folder):
+    first = keep(folder, made_run(title="First"))
+    keep(folder, made_run(title="Second"))
+    at = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
+    at.query_params["run"] = first
+    at.switch_page("pages/train.py").run()
+    assert at.selectbox(key="train.run").value == first
+
+
+def test_a_folder_that_is_no_run_is_named_and_the_others_are_shown(folder):
+    keep(folder, made_run())
+    damaged = keep(folder, made_run(title="Damaged"))
+    (folder / damaged / "epochs.jsonl").write_text("{broken}\n{}\n")
+    (folder / "Not A Run").mkdir()
+    at = open_page()
+    assert len(at.error) == 1
+    assert damaged in at.error[0].value.lower()
+    assert any("could not be read" in expander.label for expander in at.expander)
+
+
+def test_read_only_launches_and_deletes_nothing_and_says_why(folder, monkeypatch):
+    keep(folder, made_run(status="stopped", count=2))
+    monkeypatch.setenv("DPVIZ_READ_ONLY", "1")
+    at = open_page()
+    for label in ("Launch", "Resume", "Yes, delete it", "Save title"):
+        assert button(at, label).disabled
+        assert "read-only" in button(at, label).help
+
+
+# --- real runs in a real browser --------------------------------------------------------------------------------------
+
+
+WAIT = 90_000  # a busy machine is no reason to fail
+
+
+class Lab:
+    """A server with a store of its own that can be started again."""
+
+    def __init__(self, folder):
+        self.folder, self.servers = folder, 0
+        self.process = None
+        self.start()
+
+    def start(self):
+        self.stop()
+        self.servers += 1
+        env = {"DPVIZ_RUNS": str(self.folder / "runs"), "OMP_NUM_THREADS": "1"}
+        self.process, self.url = start_server(ROOT / "app.py", env, self.folder / f"log-{self.servers}.txt")
+
+    def stop(self):
+        if self.process is not None:
+            stop_server(self.process)
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    lab = Lab(tmp_path_factory.mktemp("lab"))
+    yield lab
+    lab.stop()
+
+
+def fill_in_quick_logistic(page: Page) -> None:
+    """Logistic regression on 2,000 digits: a run of a few seconds."""
+    model = page.get_by_role("combobox", name="Model")
+    model.click()
+    model.fill("Logistic")
+    page.get_by_role("option", name="Logistic regression").click()
+    page.get_by_role("button", name="Quick look").click()
+    expect(page.get_by_role("spinbutton", name="Training examples")).to_have_value("2000", timeout=WAIT)
+
+
+def make_it_longer(page: Page) -> None:
+    """Sixty epochs of a hundred short steps: long enough to be stopped."""
+    for label, value in (("Training examples", "20000"), ("Epochs", "60")):
+        field = page.get_by_role("spinbutton", name=label)
+        field.fill(value)
+        field.press("Enter")
+
+
+def launch(page: Page, title: str) -> None:
+    page.get_by_role("textbox", name="Title").fill(title)
+    page.get_by_role("button", name="Launch").click()
+    expect(heading(page, title)).to_be_visible(timeout=WAIT)
+
+
+def heading(page: Page, title: str):
+    return page.get_by_role("heading", name=re.compile(title))
+
+
+def test_a_launched_run_is_watched_to_its_end_and_is_there_after_a_reload_and_a_restart(lab, new_page):
+    page = new_page(f"{lab.url}/train")
+    fill_in_quick_logistic(page)
+    launch(page, "Watched")
+    expect(heading(page, "Watched")).to_contain_text("done", timeout=WAIT)
+    expect(page.get_by_text("3 of 3")).to_be_visible(timeout=WAIT)
+    expect(page.locator(".js-plotly-plot")).to_have_count(2, timeout=WAIT)
+    page.reload()
+    expect(heading(page, "Watched")).to_contain_text("done", timeout=WAIT)
+    lab.start()
+    page = new_page(f"{lab.url}/train")
+    expect(heading(page, "Watched")).to_contain_text("done", timeout=WAIT)
+    expect(page.locator(".js-plotly-plot")).to_have_count(2, timeout=WAIT)
+
+
+def test_a_run_is_stopped_and_resumed_from_where_it_was(lab, new_page):
+    page = new_page(f"{lab.url}/train")
+    fill_in_quick_logistic(page)
+    make_it_longer(page)
+    launch(page, "Long")
+    expect(page.get_by_text(re.compile(r"step [\d,]+ of 6,000, .* left"))).to_be_visible(timeout=WAIT)
+    page.get_by_role("button", name="Stop").click()
+    expect(heading(page, "Long")).to_contain_text("stopped", timeout=WAIT)
+    store = Store(lab.folder / "runs")
+    stopped = store.list().runs[-1]
+    assert 0 <= stopped.epochs_done < 60
+    page.get_by_role("button", name="Resume").click()
+    expect(heading(page, "Long")).to_contain_text("running", timeout=WAIT)
+    expect(page.get_by_text(re.compile(rf"^{stopped.epochs_done} of 60"))).to_have_count(0, timeout=WAIT)
+    page.get_by_role("button", name="Stop").click()
+    expect(heading(page, "Long")).to_contain_text("stopped", timeout=WAIT)
+    resumed = store.get(stopped.id)
+    assert len(resumed.epochs) > stopped.epochs_done
+    assert [record.epoch for record in resumed.epochs] == list(range(1, len(resumed.epochs) + 1))
+
+
+def test_the_same_run_is_seen_and_stopped_from_two_tabs(lab, new_page):
+    first, second = new_page(f"{lab.url}/train"), new_page(f"{lab.url}/train")
+    expect(second.get_by_role("button", name="Launch")).to_be_visible(timeout=WAIT)
+    fill_in_quick_logistic(first)
+    make_it_longer(first)
+    launch(first, "Shared")
+    # The other tab was idle and finds the run by itself.
+    expect(second.get_by_text(re.compile(r"Shared — step"))).to_be_visible(timeout=WAIT)
+    second.get_by_role("button", name="Stop").click()
+    expect(heading(first, "Shared")).to_contain_text("stopped", timeout=WAIT)
+    expect(second.get_by_text("Shared — ")).to_have_count(0, timeout=WAIT)
