@@ -53,6 +53,7 @@ def check_content(content: bytes) -> None:
 
 def csv_header(content: bytes) -> list[str]:
     """The column names of a CSV file, for choosing the label among them."""
+    check_content(content)
     return next(_csv_lines(content))
 
 

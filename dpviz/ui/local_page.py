@@ -332,7 +332,7 @@ def table3() -> None:
         place.markdown(f"**{title}**")
         place.dataframe(table3_frame(found, name), hide_index=True)
     st.caption(
-        "ε = 1 a visit, batch 1, 20 repeats, λ chosen by 10-fold cross-validation for every row on its own. The "
+        "ε = 1 a visit, batch 1, 20 repeats, λ chosen by cross-validation for every row on its own. The "
         "paper's MNIST38 has 450,000 training rows, MNIST itself 11,982. SUSY, REAL-SIM, Cyberbully and MarketScan "
         "diabetes cannot be had: their rows stay reported only."
     )
