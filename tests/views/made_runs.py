@@ -77,9 +77,10 @@ def keep(folder: Path, run: Run) -> str:
     place = folder / run_id
     place.mkdir(parents=True)
     last = run.epochs[-1] if run.epochs else None
-    files.write_spec(place, run.spec)
-    files.replace(place / files.EPOCHS, b"".join(files.dump(record.to_json()) for record in run.epochs))
-    files.write_status(place, files.Status(run.status, run.created, "", run.provenance, labels(run.spec, last)))
+    status = files.Status(run.status, run.created, "", run.provenance, labels(run.spec, last))
+    (place / files.SPEC).write_bytes(files.dump(run.spec.to_json()))
+    (place / files.EPOCHS).write_bytes(b"".join(files.dump(record.to_json()) for record in run.epochs))
+    (place / files.STATUS).write_bytes(files.dump(status.to_json()))
     if run.title:
-        files.replace(place / files.TITLE, files.dump({"title": run.title}))
+        (place / files.TITLE).write_bytes(files.dump({"title": run.title}))
     return run_id
