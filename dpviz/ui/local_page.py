@@ -25,6 +25,7 @@ from dpviz.ui.runs import show_warnings
 from dpviz.views.local import (
     LOSS_TITLES,
     METHOD_TITLES,
+    batch_rows,
     difference_frame,
     epoch_figure,
     epoch_frame,
@@ -269,23 +270,31 @@ def results(data: Tabular | None) -> None:
         show(job.rows, job.differences, data.name, first.loss, source)
         return
     found = _cached()
-    chosen = [result for result in found if data is not None and result.data == data.name]
+    chosen = {result.name: result for result in found if data is not None and result.data == data.name}
     if not chosen:
         st.info("Press Run: trials take seconds on small data, and the page stays free meanwhile.")
         return
-    result = st.selectbox("Full-length results", chosen, format_func=_result_title, key=f"local.result.{data.name}")
-    when = f"{result.settings['repeats']} repeats, {result.settings['epochs']} epochs"
-    loss = result.rows[0]["loss"]
-    show(
-        result.rows, result.differences, data.name, loss, f"Measured with dpviz: {when}. {result.provenance['command']}"
+    names = sorted(chosen, key=lambda name: -len(chosen[name].rows))  # the most methods and budgets first
+    name = st.selectbox(
+        "Full-length results", names, format_func=lambda name: _title(chosen[name]), key=f"local.result.{names[0]}"
     )
+    result = chosen[name]
+    repeats, epochs, command = result.settings["repeats"], result.settings["epochs"], result.provenance["command"]
+    source = f"Measured with dpviz, {repeats} repeats, {epochs} epochs: `{command}`"
+    show(result.rows, result.differences, result.data, result.rows[0]["loss"], source)
+    if batches := batch_rows(found, result.data):
+        with st.expander("Mini-batches (Fig. 6): larger batches average private gradients"):
+            st.plotly_chart(error_figure(error_frame(batches)), key="local.figure.batches", alt="Error by batch size.")
 
 
-def _result_title(result: LocalResult) -> str:
-    row = result.rows[0]
+def _title(result: LocalResult) -> str:
+    """A result by what sets it apart: loss, batch size, how lambda was found, and what differs from the paper."""
+    row, usual = result.rows[0], LocalSpec()
     words = [f"{LOSS_TITLES[row['loss']]} loss", f"batch {row['batch_size']}"]
     words += ["λ by cross-validation" if result.settings.get("cross_validated") else f"λ = {row['regularization']:g}"]
-    words += [GRADIENT_LABELS[TRUE]] if row.get("gradient_label") == TRUE else []
+    words += [f"gradients with {GRADIENT_LABELS[TRUE]}"] if row.get("gradient_label") == TRUE else []
+    changed = {name: result.settings.get(name) for name in ("share", "threshold", "mu")}
+    words += [f"{name} = {value:g}" for name, value in changed.items() if value not in (None, getattr(usual, name))]
     return ", ".join(words)
 
 
@@ -293,9 +302,11 @@ def show(
     rows: Sequence[Mapping[str, Any]], gaps: Sequence[Mapping[str, Any]], data: str, loss: str, source: str
 ) -> None:
     frame = error_frame(rows)
-    figure = error_figure(frame, reported_frame(data, loss))
+    reported = reported_frame(data, loss)
+    figure = error_figure(frame, reported)
     st.plotly_chart(figure, key="local.figure.errors", alt="Test error against epsilon of one visit, by method.")
-    st.caption(f"{source}. Bands: one standard deviation over repeats. Open diamonds: the paper's Table 3.")
+    diamonds = "" if reported.empty else " Open diamonds: the paper's Table 3."
+    st.caption(f"{source}. Bands: one standard deviation over repeats.{diamonds}")
     for first in ("prestige", "masked"):
         if sentence := verdict(gaps, first):
             st.markdown(sentence)
@@ -305,7 +316,9 @@ def show(
         with st.expander("Paired differences, budget by budget"):
             st.dataframe(difference_frame(gaps), hide_index=True)
     budgets = sorted({row["budget"] for row in rows})
-    budget = st.select_slider("Epoch by epoch at ε", budgets, 1.0 if 1.0 in budgets else budgets[0], key="local.at")
+    budget = 1.0 if 1.0 in budgets else budgets[0]
+    if len(budgets) > 1:
+        budget = st.select_slider("Epoch by epoch at ε", budgets, budget, key=f"local.at.{budgets}")
     by_epoch = epoch_frame(rows, budget)
     left, right = st.columns(2)
     left.plotly_chart(epoch_figure(by_epoch), key="local.figure.epochs", alt="Test error by epoch.")

@@ -69,6 +69,7 @@ def _add_errors(figure: go.Figure, lines: pd.DataFrame, name: str, method: str, 
         figure.add_scatter(
             x=[*lines["budget"], *lines["budget"][::-1]],
             y=[*(lines["error"] + lines["std"]), *(lines["error"] - lines["std"])[::-1]],
+            mode="lines",
             fill="toself",
             fillcolor=tinted(colour, 0.16),
             line={"width": 0},
@@ -165,6 +166,18 @@ def table3_frame(results: Sequence[LocalResult], data: str) -> pd.DataFrame:
 
 def _plus_minus(value: float, spread: float) -> str:
     return f"{value:.2f} ± {spread:.2f} %"
+
+
+def batch_rows(results: Sequence[LocalResult], data: str) -> list[Mapping[str, Any]]:
+    """Rows of the hinge loss at one lambda that differ in batch size only (Fig. 6); none if there is but one size."""
+    rows = [
+        row
+        for result in results
+        if result.data == data and not result.settings.get("cross_validated")
+        for row in result.rows
+        if row["loss"] == "hinge" and row.get("gradient_label") == "answered" and row["method"] in ("prestige", "djw")
+    ]
+    return rows if len({row["batch_size"] for row in rows}) > 1 else []
 
 
 def difference_frame(differences: Sequence[Mapping[str, Any]]) -> pd.DataFrame:

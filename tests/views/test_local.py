@@ -13,6 +13,7 @@ from dpviz.training.walk import walk
 from dpviz.views.local import (
     METHOD_COLOURS,
     METHOD_TITLES,
+    batch_rows,
     difference_frame,
     epoch_figure,
     epoch_frame,
@@ -80,6 +81,15 @@ def test_batch_sizes_get_lines_of_their_own(rows):
     names = [trace.name for trace in error_figure(error_frame(both)).data if trace.name]
     assert "PRESTIGE, batch 1" in names
     assert "PRESTIGE, batch 5" in names
+
+
+def test_mini_batches_are_collected_from_results_that_differ_in_them_only(rows):
+    one = a_result(rows, cross_validated=False)
+    five = a_result([{**row, "batch_size": 5} for row in rows], cross_validated=False)
+    assert batch_rows([one], "a7a") == []
+    assert batch_rows([one, five], "mnist38") == []
+    assert {row["batch_size"] for row in batch_rows([one, five], "a7a")} == {1, 5}
+    assert "sgd" not in {row["method"] for row in batch_rows([one, five], "a7a")}
 
 
 def test_an_empty_frame_gives_empty_axes_with_titles():
