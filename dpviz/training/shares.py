@@ -18,7 +18,9 @@ from torch import Tensor, nn
 # glibc hands freed memory back to the system beyond twice the largest block that was ever freed (32 MiB at most). One
 # large block, freed at once, lets activations reuse their pages, too.
 LARGE_BLOCK = 32 * 2**20 - 2**16
-GHOST_GAIN = 5  # measured: below it the Gram matrices are cheaper than writing gradients out
+# Measured: below the first the Gram matrices are cheaper than written-out gradients; from the second on, strips pay;
+# the third is how many numbers of rows stay in the processor's cache.
+GHOST_GAIN, LEAST_STRIP, SLICE_NUMBERS = 5, 32, 1_000_000
 
 
 class Buffers:
@@ -48,9 +50,9 @@ class Share(Protocol):
 
 
 class Written:
-    """Gradients written out, one tensor [batch, ...] per parameter; `shape` brings the weight's sum into its shape."""
+    """Gradients written out, one tensor [batch, ...] each; `shape` makes the parameters' gradients of their sums."""
 
-    def __init__(self, gradients: list[Tensor], shape: Callable[[Tensor], Tensor] | None = None) -> None:
+    def __init__(self, gradients: list[Tensor], shape: Callable[[list[Tensor]], list[Tensor]] | None = None) -> None:
         self.gradients, self.shape = gradients, shape
 
     def squared_norms(self) -> Tensor:
@@ -58,7 +60,7 @@ class Written:
 
     def weighted_sum(self, factors: Tensor) -> list[Tensor]:
         sums = [(factors @ g.flatten(1)).view(g.shape[1:]) for g in self.gradients]
-        return [self.shape(sums[0]), *sums[1:]] if self.shape else sums
+        return self.shape(sums) if self.shape else sums
 
 
 class Factored:
@@ -95,48 +97,61 @@ def linear(layer: nn.Linear, inputs: Tensor, grads: Tensor, buffers: Buffers) ->
     grads = grads.reshape(len(grads), -1, layer.out_features)
     if ghost_is_cheaper(rows.shape[1], layer.in_features, layer.out_features):
         return Factored(rows, grads, layer.bias is not None, lambda weight: weight)
-    return _written(layer, rows, grads, buffers, lambda weight: weight)
+    weights = torch.bmm(grads.transpose(1, 2), rows)
+    return Written([weights] if layer.bias is None else [weights, grads.sum(1)])
 
 
 def conv2d(layer: nn.Conv2d, inputs: Tensor, grads: Tensor, buffers: Buffers) -> Share:
-    """Patches are copied with the channels innermost, so that a row of a patch is one piece of memory."""
-
-    def shape(weight: Tensor) -> Tensor:
-        return weight.view(layer.out_channels, *layer.kernel_size, -1).permute(0, 3, 1, 2).contiguous()
-
-    windows = patches(layer, inputs, buffers)
-    batch, (places, ins) = len(inputs), (windows.shape[1:3].numel(), windows.shape[3:].numel())
-    ghost = ghost_is_cheaper(places, ins, layer.out_channels)
-    rows = buffers.take((layer, "rows") if ghost else "rows", windows.shape, windows).copy_(windows)
-    rows = rows.view(batch, places, ins)
+    """Rows have the channels innermost, so that they are copied in long pieces, and for a few examples at a time."""
+    batch, places, ins = len(inputs), grads.shape[2:].numel(), layer.weight[0].numel()
     grads = grads.permute(0, 2, 3, 1).reshape(batch, places, layer.out_channels)
-    if ghost:
-        return Factored(rows, grads, layer.bias is not None, shape)
-    return _written(layer, rows, grads, buffers, shape)
+    if ghost_is_cheaper(places, ins, layer.out_channels):
+        (rows,) = conv_rows(layer, inputs, buffers, layer)
+        return Factored(rows, grads, layer.bias is not None, lambda weight: _conv_weight(layer, [weight]))
+    pieces = layer.kernel_size[0] if in_strips(layer) else 1
+    weights = buffers.take((layer, "weights"), (pieces, batch, layer.out_channels, ins // pieces), grads)
+    few = max(1, SLICE_NUMBERS * pieces // (places * ins))
+    for start in range(0, batch, few):
+        some = slice(start, start + few)
+        for piece, weight in zip(conv_rows(layer, inputs[some], buffers, None), weights, strict=True):
+            torch.bmm(grads[some].transpose(1, 2), piece, out=weight[some])
+
+    def shape(sums: list[Tensor]) -> list[Tensor]:
+        return [_conv_weight(layer, sums[:pieces]), *sums[pieces:]]
+
+    return Written([*weights] if layer.bias is None else [*weights, grads.sum(1)], shape)
 
 
-def _written(
-    layer: nn.Module, rows: Tensor, grads: Tensor, buffers: Buffers, shape: Callable[[Tensor], Tensor]
-) -> Written:
-    weights = buffers.take(layer, (len(rows), grads.shape[2], rows.shape[2]), rows)
-    torch.bmm(grads.transpose(1, 2), rows, out=weights)
-    return Written([weights] if layer.bias is None else [weights, grads.sum(1)], shape)
+def _conv_weight(layer: nn.Conv2d, pieces: list[Tensor]) -> Tensor:
+    """The weight's gradient from its pieces [outs, kernel y of the piece x kernel x x channels]."""
+    whole = torch.stack(pieces, 1).view(layer.out_channels, *layer.kernel_size, layer.in_channels)
+    return whole.permute(0, 3, 1, 2).contiguous()
 
 
-def patches(layer: nn.Conv2d, inputs: Tensor, buffers: Buffers) -> Tensor:
-    """View [batch, y, x, kernel y, kernel x, channels] of what the kernel sees at each place."""
+def in_strips(layer: nn.Conv2d) -> bool:
+    """Whether each row of the kernel is served apart: less is copied, in exchange for smaller products."""
+    return layer.stride[0] == 1 and layer.kernel_size[1] * layer.in_channels >= LEAST_STRIP
+
+
+def conv_rows(layer: nn.Conv2d, inputs: Tensor, buffers: Buffers, owner: nn.Module | None) -> list[Tensor]:
+    """What the kernel sees, [batch, places, ins], in one piece for an owner who keeps it, else maybe in strips."""
     (down, right), (high, wide) = layer.padding, layer.kernel_size
+    (step_y, step_x), (gap_y, gap_x) = layer.stride, layer.dilation
     batch, channels, height, width = inputs.shape
     height, width = height + 2 * down, width + 2 * right
+    places_y, places_x = (height - gap_y * (high - 1) - 1) // step_y + 1, (width - gap_x * (wide - 1) - 1) // step_x + 1
     padded = buffers.take("padded", (batch, height, width, channels), inputs).zero_()
     padded[:, down : height - down, right : width - right].copy_(inputs.permute(0, 2, 3, 1))
-    (step_y, step_x), (gap_y, gap_x) = layer.stride, layer.dilation
-    places_y, places_x = (height - gap_y * (high - 1) - 1) // step_y + 1, (width - gap_x * (wide - 1) - 1) // step_x + 1
     example, row, pixel, _ = padded.stride()
-    return padded.as_strided(
-        (batch, places_y, places_x, high, wide, channels),
-        (example, step_y * row, step_x * pixel, gap_y * row, gap_x * pixel, 1),
-    )
+    if owner is None and in_strips(layer):
+        shape, stride = (batch, height, places_x, wide, channels), (example, row, step_x * pixel, gap_x * pixel, 1)
+        strips = buffers.take("rows", shape, inputs).copy_(padded.as_strided(shape, stride))
+        strips = strips.view(batch, height * places_x, wide * channels)
+        return [strips[:, y * gap_y * places_x :][:, : places_y * places_x] for y in range(high)]
+    shape = (batch, places_y, places_x, high, wide, channels)
+    stride = (example, step_y * row, step_x * pixel, gap_y * row, gap_x * pixel, 1)
+    rows = buffers.take((owner, "rows"), shape, inputs).copy_(padded.as_strided(shape, stride))
+    return [rows.view(batch, places_y * places_x, high * wide * channels)]
 
 
 def group_norm(layer: nn.GroupNorm, inputs: Tensor, grads: Tensor, buffers: Buffers) -> Share:
@@ -164,10 +179,9 @@ def unsupported(layer: nn.Module) -> str | None:
 
 
 def numbers(layer: nn.Module, inputs: Tensor, output: Tensor) -> int:
-    """How many numbers one example occupies while this layer's share is computed."""
+    """How many numbers one example occupies in this layer: input, output, its gradient, and what is written out."""
     size = inputs[0].numel() + 2 * output[0].numel()
     if isinstance(layer, nn.Conv2d):
-        places, ins = output.shape[2] * output.shape[3], layer.weight[0].numel()
-        written = 0 if ghost_is_cheaper(places, ins, layer.out_channels) else layer.weight.numel()
-        size += places * ins + written
+        places, ins = output[0, 0].numel(), layer.weight[0].numel()
+        size += places * ins if ghost_is_cheaper(places, ins, layer.out_channels) else layer.weight.numel()
     return size
