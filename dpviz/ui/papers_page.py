@@ -28,7 +28,7 @@ SHORT = {
 
 
 def choose_paper() -> Paper:
-    """Which paper to look at; the address remembers it."""
+    """Which paper to look at; an address may ask for one (?paper=screening)."""
     asked = st.query_params.get("paper", "")
     if "papers.paper" not in st.session_state:
         st.session_state["papers.paper"] = asked if asked in PAPERS else next(iter(PAPERS))
