@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -11,13 +13,14 @@ import streamlit as st
 from dpviz.papers import PAPERS, REPORTED
 from dpviz.papers.records import TEST_ACCURACY
 from dpviz.privacy.tables import InputError
-from dpviz.runs import Store
+from dpviz.runs import CachedListing, Listing, Store, Summary
 from dpviz.training.spec import DATASETS
 from dpviz.ui.cards import input_error
 from dpviz.ui.compare_link import ALL, AT, EPSILONS, VIEWS, Comparison, parse_link, to_link
 from dpviz.ui.runs import cached, load_all
 from dpviz.views.comparison import (
     comparison_frame,
+    dataset_of,
     endpoints,
     equal_epsilon_frame,
     fold,
@@ -127,21 +130,40 @@ def _dataset_title(name: str) -> str:
 def chosen_rows() -> tuple[pd.DataFrame, list[str]]:
     """The folded rows that pass the filters, and what could not be read."""
     show, dataset, paper = (st.session_state[key(name)] for name in ("show", "dataset", "paper"))
-    warnings: list[str] = []
-    runs, items = [], []
-    if "own" in show:
-        listing = Store().list()
-        alike = [s for s in listing.runs if s.epochs_done and dataset in (ALL, s.dataset)]
-        runs, problems = load_all([s for s in alike if paper in (ALL, s.recipe.partition("/")[0])])
-        warnings += [*listing.warnings, *problems]
-    if "cached" in show:
-        warnings += cached().warnings
-        items = [
-            item for item in cached().runs if paper in (ALL, item.paper) and dataset in (ALL, item.run.spec.dataset)
-        ]
-    reported = [number for number in REPORTED if number.quantity == TEST_ACCURACY and paper in (ALL, number.paper)]
-    frame = comparison_frame(runs, items, reported if "reported" in show else ())
-    return fold(frame[(frame["dataset"] == dataset) | (dataset == ALL)]), warnings
+    listing = Store().list() if "own" in show else Listing((), ())
+    full_length = cached() if "cached" in show else CachedListing((), ())
+    own = tuple(
+        summary
+        for summary in listing.runs
+        if summary.epochs_done
+        and dataset in (ALL, summary.dataset)
+        and paper in (ALL, summary.recipe.partition("/")[0])
+    )
+    items = tuple(
+        item.run.id
+        for item in full_length.runs
+        if dataset in (ALL, item.run.spec.dataset) and paper in (ALL, item.paper)
+    )
+    folded, problems = _folded(Store().folder, own, items, "reported" in show, dataset, paper)
+    return folded, [*listing.warnings, *full_length.warnings, *problems]
+
+
+@lru_cache(maxsize=16)
+def _folded(
+    folder: Path, own: tuple[Summary, ...], items: tuple[str, ...], reported: bool, dataset: str, paper: str
+) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """Remembered, since a page asks again on every rerun; a run that goes on has another summary."""
+    runs, problems = load_all(own)
+    full_length = [item for item in cached().runs if item.run.id in items]
+    numbers = [
+        number
+        for number in REPORTED
+        if reported
+        and number.quantity == TEST_ACCURACY
+        and paper in (ALL, number.paper)
+        and dataset in (ALL, dataset_of(number))
+    ]
+    return fold(comparison_frame(runs, full_length, numbers)), tuple(problems)
 
 
 # --- ways to look

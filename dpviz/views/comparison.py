@@ -100,7 +100,7 @@ def _reported_row(number: Reported, places: str, group: str, point: int) -> tupl
         "epsilon_sound": sound_epsilon(spec) if spec else math.nan,
         "test_accuracy": 100 * number.value,
     }
-    about = (group, title, "reported", number.paper, places, _dataset_of(number))
+    about = (group, title, "reported", number.paper, places, dataset_of(number))
     settings = (spec.model, spec.method) if spec else ("", "")
     spread = math.nan if number.spread is None else 100 * number.spread
     return (*about, *settings, "", -1, point, *values.values(), spread)
@@ -123,7 +123,7 @@ def _datasets_of(paper: str, word: str) -> frozenset[str]:
     return frozenset(r.spec.dataset for r in recipes_of(paper) if r.name.startswith(f"{paper}/{word}"))
 
 
-def _dataset_of(number: Reported) -> str:
+def dataset_of(number: Reported) -> str:
     """The recipe's dataset; without a recipe that of its relatives, if they agree."""
     if number.name in RECIPES:
         return RECIPES[number.name].spec.dataset

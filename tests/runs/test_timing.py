@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import dataclasses
+import re
+import time
+
+import pytest
+
+from dpviz.runs.records import Provenance, Run
+from dpviz.runs.timing import Pace, Trials, likeness, pace_from, pace_of, trials
+from dpviz.training.data import SOURCES
+
+
+def made(spec, record, *, count=3, minutes=0.0, **changes) -> Run:
+    provenance = Provenance("measured", "dpviz", minutes=minutes)
+    epochs = tuple(record(epoch, seconds=2.0) for epoch in range(1, count + 1))
+    return Run("a", spec(**changes), "done", epochs, "", provenance)
+
+
+def wait_for(trial: Trials, spec) -> None:
+    deadline = time.monotonic() + 120
+    while trial.pending(spec) and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
+def test_a_pace_is_seconds_a_step_and_what_an_epoch_takes_on_top(spec, record):
+    # 3 epochs of 10 steps and 2 s each, 12 s in all: 2 s an epoch went into testing and saving.
+    assert pace_of(made(spec, record, minutes=0.2)) == Pace(pytest.approx(0.2), pytest.approx(2.0))
+    assert pace_of(made(spec, record, count=0)) is None
+
+
+def test_the_expected_time_grows_with_epochs_and_examples(spec):
+    pace = Pace(0.1, 1.0)
+    assert pace.seconds(spec(epochs=3)) == pytest.approx(3 * (10 * 0.1 + 1.0))
+    assert pace.seconds(spec(epochs=3, subset=4000)) == pytest.approx(3 * (20 * 0.1 + 1.0))
+
+
+def test_only_runs_alike_tell_the_pace_and_the_last_of_them_counts(spec, record):
+    runs = [made(spec, record, minutes=0.2), made(spec, record, minutes=0.3), made(spec, record, batch_size=100)]
+    assert pace_from(runs, spec(seed=7, epochs=50)) == pace_of(runs[1])
+    assert pace_from(runs, spec(model="cnn-mnist")) is None
+    assert pace_from([], spec()) is None
+
+
+def test_noise_and_seed_do_not_change_the_pace_but_diagnostics_do(spec):
+    assert likeness(spec(seed=3, sigma=5.0)) == likeness(spec())
+    assert likeness(spec(diagnostics=True)) != likeness(spec())
+
+
+def test_a_trial_times_real_steps_without_making_anyone_wait(spec):
+    trial, settings = Trials(), spec()
+    assert not trial.pending(settings)
+    began = time.monotonic()
+    trial.start(settings)
+    assert time.monotonic() - began < 0.5
+    assert trial.pending(settings)
+    wait_for(trial, settings)
+    pace = trial.pace(dataclasses.replace(settings, seed=9))
+    assert 0 < pace.step < 5
+    assert 0 < pace.epoch < 60
+    assert trial.problem(settings) == ""
+
+
+def test_a_trial_that_fails_says_why(spec, tmp_path, monkeypatch):
+    source = SOURCES["fashion-mnist"]
+    (tmp_path / source.folder).mkdir(parents=True)
+    for file in source.files:
+        (tmp_path / source.folder / file).write_bytes(b"damaged")
+    monkeypatch.setenv("DPVIZ_DATA", str(tmp_path))
+    trial, settings = Trials(), spec(dataset="fashion-mnist")
+    trial.start(settings)
+    wait_for(trial, settings)
+    assert trial.pace(settings) is None
+    assert re.match("the steps could not be timed: .* is damaged", trial.problem(settings))
+
+
+def test_the_server_has_one_set_of_trials():
+    assert trials() is trials()
