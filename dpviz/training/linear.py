@@ -8,7 +8,8 @@ share the order of people and the random draws, so differences between methods a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,6 +65,30 @@ def block_sizes(rows: int, batch_size: int, lane_floats: int) -> Iterator[tuple[
         yield first, min(steps * batch_size, whole - first)
     if whole < rows:
         yield whole, rows - whole
+
+
+def drawn_ahead(draws: Sequence[Draws], counts: Iterable[int], batch_size: int, dimension: int) -> Iterator[FloatArray]:
+    """Directions of each block, steps x repeats x batch x features. A second thread draws the next block meanwhile.
+
+    NumPy lets go of the interpreter while it draws, and drawing is half of the work when there are few specs.
+    """
+
+    def block(count: int) -> FloatArray:
+        size = min(batch_size, count)
+        found = np.empty((count // size, len(draws), size, dimension))
+        for repeat, draw in enumerate(draws):
+            found[:, repeat] = draw.directions(count, dimension).reshape(-1, size, dimension)
+        return found
+
+    with ThreadPoolExecutor(1) as second:
+        waiting: Future[FloatArray] | None = None
+        for count in counts:
+            started = second.submit(block, count)
+            if waiting is not None:
+                yield waiting.result()
+            waiting = started
+        if waiting is not None:
+            yield waiting.result()
 
 
 # --- lockstep -----------------------------------------------------------------------------------------------------
@@ -252,16 +277,16 @@ def _lockstep(
         before = lanes.updates.copy()
         drawn = [draw.epoch(rows) for draw, rows in zip(draws, people, strict=True)]
         order, flips, coins = (np.stack([values[:visits] for values in column]) for column in zip(*drawn, strict=True))
-        for first, count in block_sizes(visits, batch, repeats * data.dimension):
+        blocks = list(block_sizes(visits, batch, repeats * data.dimension))
+        directions = drawn_ahead(draws, (count for _, count in blocks), batch, data.dimension)
+        for first, count in blocks:
             progress((epoch - 1 + first / visits) / epochs)
             part, shape = slice(first, first + count), (repeats, -1, min(batch, count))
             rows, flip, coin = (values[:, part].reshape(shape).swapaxes(0, 1) for values in (order, flips, coins))
-            if not lanes.private:
+            if lanes.private:
+                lanes.private_block(data.train_rows[rows], data.train_labels[rows], flip, coin, next(directions))
+            else:
                 lanes.plain_block(data.train_rows[rows], data.train_labels[rows])
-                continue
-            towards = np.stack([draw.directions(count, data.dimension) for draw in draws])
-            towards = np.ascontiguousarray(towards.reshape(*shape, data.dimension).swapaxes(0, 1))
-            lanes.private_block(data.train_rows[rows], data.train_labels[rows], flip, coin, towards)
         models = (lanes.weights, lanes.average)
         errors = (_errors(data, parts, weights * lanes.length, lanes.intercept) for weights in models)
         history.append((*errors, (lanes.updates - before) / math.ceil(visits / batch)))

@@ -303,7 +303,12 @@ def show(
 ) -> None:
     frame = error_frame(rows)
     reported = reported_frame(data, loss)
-    figure = error_figure(frame, reported)
+    averaged = st.toggle(
+        "Averaged weights",
+        help="The mean of the weights after every update, which Theorem 1 speaks of; off: the last, as Alg. 1 returns.",
+        **key("averaged"),
+    )
+    figure = error_figure(frame, reported, "average_error" if averaged else "error")
     st.plotly_chart(figure, key="local.figure.errors", alt="Test error against epsilon of one visit, by method.")
     diamonds = "" if reported.empty else " Open diamonds: the paper's Table 3."
     st.caption(f"{source}. Bands: one standard deviation over repeats.{diamonds}")

@@ -86,7 +86,9 @@ def _add_errors(figure: go.Figure, lines: pd.DataFrame, name: str, method: str, 
         line={"color": colour, "width": 2.2, "dash": "dash" if method == "sgd" else dash},
         marker={"size": 6},
         customdata=np.stack([lines["std"], lines["epsilon_per_person"].astype(float)], axis=1),
-        hovertemplate=f"{name}: %{{y:.2f}} ± %{{customdata[0]:.2f}} %<br>ε %{{x}} a visit"
+        hovertemplate=f"{name}: %{{y:.2f}}"
+        + (" ± %{customdata[0]:.2f} %" if column == "error" else " %")
+        + "<br>ε %{x} a visit"
         + ("" if method == "sgd" else ", %{customdata[1]:.3g} a person")
         + "<extra></extra>",
     )
