@@ -17,7 +17,7 @@ from dpviz.runs import CachedListing, Listing, Store, Summary
 from dpviz.training.spec import DATASETS
 from dpviz.ui.cards import input_error
 from dpviz.ui.compare_link import ALL, AT, EPSILONS, VIEWS, Comparison, parse_link, to_link
-from dpviz.ui.runs import cached, load_all
+from dpviz.ui.runs import cached, load_all, plain
 from dpviz.views.comparison import (
     comparison_frame,
     dataset_of,
@@ -204,7 +204,9 @@ def _fit_note(shown: Comparison, ends: pd.DataFrame) -> None:
 def _frontier_note(shown: Comparison, ends: pd.DataFrame) -> None:
     best = frontier(ends, shown.column)
     if len(best):
-        st.caption("On the frontier, from cheap to dear: " + "; ".join(best["label"].head(8)) + ".")
+        st.caption(
+            "On the frontier, from cheap to dear: " + "; ".join(plain(label) for label in best["label"].head(8)) + "."
+        )
 
 
 NOTES = {"fit": _fit_note, "frontier": _frontier_note}
@@ -253,7 +255,7 @@ def left_out_note(shown: Comparison, folded: pd.DataFrame) -> None:
     )
     many = f"{len(missing)} curves are" if len(missing) > 1 else "1 curve is"
     with st.expander(f"{many} not in this view: {why}"):
-        st.markdown("\n".join(f"- {label}" for label in missing[:200]))
+        st.markdown("\n".join(f"- {plain(label)}" for label in missing[:200]))
 
 
 def table_of_ends(folded: pd.DataFrame) -> None:

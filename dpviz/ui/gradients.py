@@ -7,7 +7,7 @@ from typing import Any
 import streamlit as st
 
 from dpviz.runs import Run, Store
-from dpviz.ui.runs import cached, load_all
+from dpviz.ui.runs import cached, load_all, plain
 from dpviz.views.diagnostics import (
     LAYER_TITLES,
     SERIES,
@@ -125,7 +125,7 @@ def confusions(run: Run, other: Run | None, epoch: int) -> None:
     for place, (index, one) in zip(st.columns(2), enumerate(runs), strict=False):
         last = max(record.epoch for record in one.epochs if record.diagnostics)
         at = min(epoch, last)
-        place.markdown(f"**{run_name(one)}**, epoch {at}")
+        place.markdown(f"**{plain(run_name(one))}**, epoch {at}")
         matrix = diagnostics_at(one, at).get("confusion", {}).get(part, [])
         _chart(place, confusion_figure(matrix, CLASSES.get(one.spec.dataset, ())), f"confusion.{index}")
     if other is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 from collections.abc import Callable
 
 import streamlit as st
@@ -20,6 +19,7 @@ from dpviz.ui.runs import (
     STATUS_WORDS,
     is_live,
     load,
+    plain,
     read_only,
     runner,
     show_warnings,
@@ -81,7 +81,13 @@ def _pick(summaries: tuple[Summary, ...]) -> Summary:
     if asked not in by_id:
         st.session_state[PICKED] = asked = next(iter(by_id))
     st.session_state[PICKED] = asked
-    picked = st.selectbox("Run", list(by_id), key=PICKED, format_func=lambda run_id: summary_line(by_id[run_id]))
+    picked = st.selectbox(
+        "Run",
+        list(by_id),
+        key=PICKED,
+        format_func=lambda run_id: summary_line(by_id[run_id]),
+        persist_state="session",
+    )
     return by_id[picked]
 
 
@@ -136,11 +142,6 @@ def _what_happened(run: Run) -> None:
         input_error(InputError(run.error))
     elif run.status == "interrupted":
         st.warning("The process that worked on this run ended before it was done. Resume it from its last checkpoint.")
-
-
-def plain(text: str) -> str:
-    """A title as it was typed: nothing in it is taken for markup, least of all for a picture on another host."""
-    return re.sub(r"([^\w\s,.])", r"\\\1", text)
 
 
 def settings_words(run: Run) -> str:

@@ -152,6 +152,7 @@ def _labels(folded: pd.DataFrame) -> pd.Series:
     """A name that is unique among the groups, with where it is from."""
     origin = folded["source"].map(SOURCES) + folded["place"].map(lambda place: f", {place}" if place else "")
     labels = folded["name"] + " — " + folded["paper"].map(lambda paper: f"{paper}, " if paper else "") + origin
+    labels = labels.map(lambda label: label.replace("<", "‹"))  # a figure would take it for a tag
     groups = pd.DataFrame({"group": folded["group"], "label": labels}).drop_duplicates("group")
     count = groups.groupby("label").cumcount() + 1
     unique = groups["label"].where(count == 1, groups["label"] + " (" + count.astype(str) + ")")

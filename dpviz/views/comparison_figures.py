@@ -47,7 +47,7 @@ def comparison_figure(
         own = rest[rest["source"] == source]
         if len(own):
             asked = any(group in lit for group in highlight)
-            colour = PALE if asked else tinted(SOURCE_COLOURS[source], 0.5)
+            colour = PALE if asked else tinted(SOURCE_COLOURS[source], 0.75 if own["group"].nunique() <= 60 else 0.4)
             _add_rest(figure, own, x, y, SOURCE_TITLES[source], colour)
     for group, colour in lit.items():
         own = shown[shown["group"] == group]

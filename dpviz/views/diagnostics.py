@@ -29,6 +29,7 @@ SERIES: dict[str, tuple[str, tuple[str, ...]]] = {
     "logit_norm": ("length of the logits", ("logit_norm",)),
     "hessian_eigenvalue": ("largest curvature of the loss", ("hessian_eigenvalue",)),
 }
+STRONG, FAINT = 30, "#808a98"  # share of a class from which on a cell is dark; text that is read on white and on black
 LAYER_COLUMNS = ("epoch", "layer", "weight_norm", "pre_activation_norm")
 LAYER_TITLES = {"weight_norm": "Length of the weights", "pre_activation_norm": "Mean length of the output"}
 
@@ -163,14 +164,22 @@ def confusion_figure(matrix: Sequence[Sequence[int]], classes: Sequence[str] = (
         z=shares,
         x=names,
         y=names,
-        text=counts.astype(int),
-        texttemplate="%{text}",
-        textfont={"size": 10},
+        customdata=counts.astype(int),
         zmin=0,
         zmax=100,
         colorscale=[[0, "rgba(47, 126, 216, 0.03)"], [0.2, "rgba(47, 126, 216, 0.45)"], [1, "rgb(47, 126, 216)"]],
         showscale=False,
-        hovertemplate="true %{y}, predicted %{x}: %{text} examples, %{z:.1f} % of the class<extra></extra>",
+        hovertemplate="true %{y}, predicted %{x}: %{customdata} examples, %{z:.1f} % of the class<extra></extra>",
+    )
+    # Text of its own colours: a heatmap's is chosen as if the page behind it were white.
+    figure.add_scatter(
+        x=names * len(names),
+        y=np.repeat(names, len(names)),
+        text=counts.astype(int).ravel(),
+        mode="text",
+        textfont={"size": 10, "color": ["white" if share > STRONG else FAINT for share in shares.ravel()]},
+        hoverinfo="skip",
+        showlegend=False,
     )
     figure.update_layout(
         xaxis={"type": "category", "showgrid": False, "constrain": "domain"},

@@ -74,3 +74,8 @@ def test_a_link_opens_its_run_and_one_that_is_not_here_is_told(folder):
     at = open_page(run="nothing")
     assert len(at.error) == 1
     assert at.selectbox(key="gradients.run").value != "nothing"
+
+
+def test_a_title_is_shown_as_typed_and_never_as_a_picture_from_elsewhere(folder):
+    keep(folder, made_run(diagnostics=True, title="![x](http://elsewhere/y.png)"))
+    assert not any("![x](http" in text.value for text in open_page().markdown)

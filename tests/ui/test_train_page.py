@@ -17,7 +17,8 @@ from dpviz.runs.records import Progress
 from dpviz.runs.settings import DEFAULT
 from dpviz.training.spec import CHOICES, DATASETS, MODELS
 from dpviz.ui.run_form import expected_guarantee, fitting_models, parse_seeds, recipe_of
-from dpviz.ui.run_panel import plain, share_done
+from dpviz.ui.run_panel import share_done
+from dpviz.ui.runs import plain
 from tests.ui.conftest import ROOT, start_server, stop_server
 from tests.views.made_runs import keep, made_run, made_spec
 

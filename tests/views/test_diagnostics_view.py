@@ -6,6 +6,7 @@ import pytest
 
 from dpviz.views.axes import COLOURS
 from dpviz.views.diagnostics import (
+    FAINT,
     confusion_figure,
     cosine_figure,
     diagnostics_at,
@@ -67,9 +68,11 @@ def test_layers_are_one_line_each(column):
 
 
 def test_a_confusion_matrix_is_coloured_by_the_share_of_its_true_class():
-    heatmap = confusion_figure([[30, 10], [0, 0]]).data[0]
+    heatmap, numbers = confusion_figure([[30, 10], [0, 0]]).data
     assert heatmap.z.tolist() == [[75.0, 25.0], [0.0, 0.0]]
-    assert heatmap.text.tolist() == [[30, 10], [0, 0]]
+    assert list(numbers.text) == [30, 10, 0, 0]
+    assert list(zip(numbers.y, numbers.x, strict=True))[1] == ("0", "1")
+    assert list(numbers.textfont.color)[:2] == ["white", FAINT]
 
 
 def test_nothing_gives_empty_axes_with_titles():
