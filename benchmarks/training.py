@@ -1,8 +1,9 @@
 """A private step beside its peers: the same model, batch and threads, complete steps from data to updated weights.
 
-Columns are seconds (medians of interleaved rounds, so that whatever else the machine does hits all alike):
-`dpviz`, `sgd` (a plain PyTorch step in the default memory format: no clipping, no noise), `opacus_hooks` and
-`opacus_ghost` (Opacus' PrivacyEngine). `peak_memory_mb` is how much each added to a fresh process.
+Columns are seconds: `dpviz`, `sgd` (a plain PyTorch step in the default memory format: no clipping, no noise),
+`opacus_hooks` and `opacus_ghost` (Opacus' PrivacyEngine). Each column has a process of its own, so that none profits
+from another's memory, and they take turns step by step, so that whatever else the machine does hits all alike; medians
+count. `peak_memory_mb` is how much the steps added to the process.
 
     python -m benchmarks.training [--seconds 20] [--threads 1] [--case mnist-cnn]
 """
@@ -127,84 +128,93 @@ COLUMNS: dict[str, Callable[[Case], Step]] = {
 }
 
 
-def medians(case: Case, seconds: float) -> dict[str, float]:
-    """Median seconds a step of each column; one step of each in turn until the time is up."""
-    steps = {name: build(case) for name, build in COLUMNS.items()}
-    times: dict[str, list[float]] = {name: [] for name in steps}
-    for step in steps.values():
-        step()
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end or len(times["sgd"]) < LEAST_ROUNDS:
-        for name, step in steps.items():
-            started = time.perf_counter()
-            step()
-            times[name].append(time.perf_counter() - started)
-    return {name: median(values) for name, values in times.items()}
+class Worker:
+    """A fresh process that takes one column's steps on demand."""
+
+    def __init__(self, case: str, column: str, threads: int) -> None:
+        command = [sys.executable, "-W", "ignore", "-m", "benchmarks.training", "--threads", str(threads)]
+        self.process = subprocess.Popen(
+            [*command, "--case", case, "--serve", column],
+            cwd=Path(__file__).parents[1],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def ask(self, question: str) -> Any:
+        """`step` answers with seconds, `memory` with megabytes."""
+        print(question, file=self.process.stdin, flush=True)
+        return json.loads(self.process.stdout.readline())
+
+    def close(self) -> None:
+        self.process.stdin.close()
+        self.process.wait()
 
 
-def peak_memory(case: str, column: str, threads: int) -> int | None:
-    """Megabytes that three steps add to the peak of a fresh process."""
-    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.training", "--threads", str(threads)]
-    done = subprocess.run(
-        [*command, "--case", case, "--memory-of", column],
-        cwd=Path(__file__).parents[1],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    megabytes = json.loads(done.stdout)["megabytes"]
-    return None if megabytes is None else round(megabytes)
-
-
-def _added_megabytes(case: Case, column: str) -> float | None:
-    """Peak after three steps less what was resident before them; None where the system does not say (no /proc)."""
+def serve(case: Case, column: str) -> None:
+    """The worker's side: one answer a line until the questions end."""
     step = COLUMNS[column](case)
+    before = _resident("VmRSS")
+
+    def timed() -> float:
+        started = time.perf_counter()
+        step()
+        return time.perf_counter() - started
+
+    answers = {"step": timed, "memory": lambda: None if before is None else round(_resident("VmHWM") - before)}
+    for question in sys.stdin:
+        print(json.dumps(answers[question.strip()]()), flush=True)
+
+
+def _resident(key: str) -> float | None:
+    """Megabytes now (VmRSS) or at the peak (VmHWM); None where the system does not say."""
     status = Path("/proc/self/status")
     if not status.exists():
         return None
-    before = _kilobytes(status, "VmRSS")
-    for _ in range(3):
-        step()
-    return (_kilobytes(status, "VmHWM") - before) * 1024 / 1e6
+    line = next(line for line in status.read_text().splitlines() if line.startswith(key))
+    return int(line.split()[1]) * 1024 / 1e6
 
 
-def _kilobytes(status: Path, key: str) -> int:
-    return int(next(line for line in status.read_text().splitlines() if line.startswith(key)).split()[1])
+def row(case: str, seconds: float, threads: int) -> dict[str, Any]:
+    """Median seconds a step of each column, taken in turn until the time is up, and the memory each needed."""
+    workers = {column: Worker(case, column, threads) for column in COLUMNS}
+    try:
+        times: dict[str, list[float]] = {column: [] for column in workers}
+        for worker in workers.values():
+            worker.ask("step")
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end or len(times["sgd"]) < LEAST_ROUNDS:
+            for column, worker in workers.items():
+                times[column].append(worker.ask("step"))
+        memory = {column: worker.ask("memory") for column, worker in workers.items()}
+    finally:
+        for worker in workers.values():
+            worker.close()
+    middle = {column: round(median(values), 5) for column, values in times.items()}
+    return {"case": case, "threads": threads, **middle, "peak_memory_mb": memory}
 
 
 def rows(
     seconds: float = 20.0, threads: int | None = None, cases: Sequence[str] = tuple(CASES)
 ) -> list[dict[str, Any]]:
     """One row per case; `seconds` is how long each case's steps are timed."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads or before)
-    try:
-        return [
-            {
-                "case": name,
-                "threads": torch.get_num_threads(),
-                **medians(CASES[name], seconds),
-                "peak_memory_mb": {c: peak_memory(name, c, torch.get_num_threads()) for c in COLUMNS},
-            }
-            for name in cases
-        ]
-    finally:
-        torch.set_num_threads(before)
+    return [row(case, seconds, threads or torch.get_num_threads()) for case in cases]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=20.0)
-    parser.add_argument("--threads", type=int)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--case", choices=CASES)
-    parser.add_argument("--memory-of", choices=COLUMNS, help="print the memory that this column adds, and nothing else")
+    parser.add_argument("--serve", choices=COLUMNS, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.memory_of:
-        torch.set_num_threads(args.threads or torch.get_num_threads())
-        print(json.dumps({"megabytes": _added_megabytes(CASES[args.case or "mnist-cnn"], args.memory_of)}))
+    if args.serve:
+        torch.set_num_threads(args.threads)
+        serve(CASES[args.case], args.serve)
     else:
-        names = [args.case] if args.case else list(CASES)
-        print(json.dumps({"rows": rows(args.seconds, args.threads, names)}, indent=2))
+        print(
+            json.dumps({"rows": rows(args.seconds, args.threads, [args.case] if args.case else list(CASES))}, indent=2)
+        )
 
 
 if __name__ == "__main__":
