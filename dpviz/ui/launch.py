@@ -90,7 +90,7 @@ def _trial(spec: RunSpec) -> None:
     if waiting:
         st.metric("Expected time", "measuring …", width="content")
         return
-    st.markdown("Expected time", width="content")
+    st.markdown(":small[Expected time]", width="content")
     if st.button(
         "Time a few steps", help="Nothing alike ran so far. Tries a few steps in the background, keeps nothing."
     ):
