@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from statistics import fmean, stdev
+from dataclasses import dataclass
+from statistics import fmean, stdev, variance
 
 import numpy as np
 from scipy.special import stdtr
@@ -16,6 +17,7 @@ from dpviz.training.spec import EpochRecord
 
 RISING = {name: name.replace("decreasing", "increasing") for name in PAIRS}
 TIGHT = {name: f"matched-pld-{name.removesuffix('-decreasing')}" for name in PAIRS}
+ONE_SEED = 0.3  # points: less than this between two single runs may be chance
 FIRST = 5  # epochs that count as the first ones
 CORRELATED, SIGNIFICANT = 0.8, 0.05
 
@@ -41,15 +43,25 @@ def missing(recipes: Iterable[str]) -> Finding:
 # --- two experiments beside each other ----------------------------------------------------------------------------
 
 
-def _gains(curves: Curves, pairs: Mapping[str, str]) -> dict[str, tuple[float, float, int]]:
-    """(first's accuracy, points gained over the second, seeds of the poorer of both) for pairs with runs of both."""
+@dataclass(frozen=True)
+class Gain:
+    """Points by which one experiment leads another, and how many of them may be chance."""
+
+    points: float
+    chance: float
+    seeds: int
+
+
+def _gains(curves: Curves, pairs: Mapping[str, str]) -> dict[str, Gain]:
+    """The gain in each pair with runs of both. Chance: two standard errors, or ONE_SEED where a seed stands alone."""
     found = {}
     for one, other in pairs.items():
-        first, second = f"curricula/{one}", f"curricula/{other}"
-        if first in curves and second in curves:
-            better = accuracy(curves, first)
-            seeds = min(len(curves[first]), len(curves[second]))
-            found[one] = (better, better - accuracy(curves, second), seeds)
+        both = [curves.get(f"curricula/{name}", ()) for name in (one, other)]
+        if all(both):
+            ends = [[100 * curve[-1].test_accuracy for curve in runs] for runs in both]
+            seeds = min(map(len, ends))
+            error = math.sqrt(sum(variance(end) / len(end) for end in ends)) if seeds > 1 else ONE_SEED / 2
+            found[one] = Gain(fmean(ends[0]) - fmean(ends[1]), 2 * error, seeds)
     return found
 
 
@@ -58,26 +70,41 @@ def _reported_gain(one: str, other: str) -> float | None:
     return 100 * (first.value - second.value) if first and second else None
 
 
-def _pairwise(pairs: Mapping[str, str], winners: str, losers: str, sign: int = 1) -> Callable[[Curves], Finding]:
-    """A check that compares pairs of experiments; with sign -1 the claim is that the first does not win."""
+def _pairwise(pairs: Mapping[str, str], winners: str, losers: str, *, wins: bool = True) -> Callable[[Curves], Finding]:
+    """A check that compares pairs of experiments: the first wins by more than chance, or (`wins` False) never does."""
 
     def check(curves: Curves) -> Finding:
         found = _gains(curves, pairs)
         if not found:
             return _unmeasured(pairs)
         said = "; ".join(
-            f"{_words(name)}: {gain:+.2f}{_told(name, pairs[name])}" for name, (_, gain, _) in found.items()
+            f"{_words(name)}: {gain.points:+.2f}{_told(name, pairs[name])}" for name, gain in found.items()
         )
-        seeds = min(seeds for _, _, seeds in found.values())
+        seeds, close = min(gain.seeds for gain in found.values()), _close(found)
         text = (
             f"Points of test accuracy by which {winners} gain over {losers}: {said}. The mean is "
-            f"{fmean(gain for _, gain, _ in found.values()):+.2f} points over {len(found)} of {len(pairs)} pairs, "
-            f"{_seeds(seeds)}. {_caution(curves, seeds)}"
+            f"{fmean(gain.points for gain in found.values()):+.2f} points over {len(found)} of {len(pairs)} pairs, "
+            f"{_seeds(seeds)}. {close}{_caution(curves, seeds)}"
         )
-        verdict = verdict_of([sign * gain > 0 for _, gain, _ in found.values()])
-        return Finding(verdict, text, {name: gain for name, (_, gain, _) in found.items()})
+        verdict = _verdict(list(found.values()), len(found) == len(pairs), wins)
+        return Finding(verdict, text.strip(), {name: gain.points for name, gain in found.items()})
 
     return check
+
+
+def _verdict(gains: Sequence[Gain], complete: bool, wins: bool) -> str:
+    """What is too close to call decides nothing, unless the claim is that nothing is won; some pairs are not all."""
+    if wins:
+        held = [gain.points > 0 for gain in gains if abs(gain.points) > gain.chance]
+    else:
+        held = [gain.points <= gain.chance for gain in gains]
+    verdict = verdict_of(held)
+    return "holds partly" if verdict == "holds" and (not complete or len(held) < len(gains)) else verdict
+
+
+def _close(found: Mapping[str, Gain]) -> str:
+    close = [_words(name) for name, gain in found.items() if abs(gain.points) <= gain.chance]
+    return f"Too close to call: {', '.join(close)}. " if close else ""
 
 
 def _unmeasured(pairs: Mapping[str, str]) -> Finding:
@@ -109,7 +136,7 @@ def _caution(curves: Curves, seeds: int) -> str:
     if several:
         apart = fmean(stdev(100 * run[-1].test_accuracy for run in curve) for curve in several)
         return f"Seeds of one experiment differ by {apart:.2f} points (standard deviation)."
-    return "With one seed, tenths of a point are chance." if seeds == 1 else ""
+    return f"With one seed, less than {ONE_SEED} points may be chance." if seeds == 1 else ""
 
 
 # --- accuracy against log epsilon ---------------------------------------------------------------------------------
@@ -309,7 +336,7 @@ CLAIMS = (
             {f"sample-{name}": name for name in (*(f"constant-{sigma}" for sigma in range(6)), "linear-decreasing")},
             "sorted examples",
             "random batches of the same noise",
-            sign=-1,
+            wins=False,
         ),
     ),
     Claim(

@@ -165,32 +165,60 @@ def test_verdicts_follow_from_the_cases():
     assert [verdict_of(held) for held in ((True, True), (True, False), (False,), ())] == list(VERDICTS)
 
 
-def test_falling_noise_is_compared_with_its_mirror_image():
-    better = curricula(linear_decreasing=0.95, linear_increasing=0.93)
-    assert verdict("falling-beats-rising", better) == "holds"
-    both = better | curricula(quadratic_decreasing=0.92, quadratic_increasing=0.93)
-    finding = CLAIMS["falling-beats-rising"].check(both)
-    assert finding.verdict == "holds partly"
-    assert finding.figures["linear-decreasing"] == pytest.approx(2.0)
-    assert "(paper +2.27)" in finding.text
-    assert verdict("falling-beats-rising", curricula(linear_decreasing=0.9, linear_increasing=0.93)) == "does not hold"
+FALLING = ("exponential", "piecewise", "linear", "quadratic")
+CONSTANTS = {"exponential": "1.05", "piecewise": "1.38", "linear": "1.54", "quadratic": "1.60"}
+
+
+def pairs(other, *gains):
+    """Falling schedules beside their partners, with these gains in points."""
+    curves = {}
+    for shape, gain in zip(FALLING, gains, strict=False):
+        curves[f"curricula/{shape}-decreasing"] = (curve(0.94 + gain / 100),)
+        curves[f"curricula/{other(shape)}"] = (curve(0.94),)
+    return curves
 
 
 @pytest.mark.parametrize(
-    ("claim", "constant"),
-    [("falling-beats-constant-renyi", "constant-1.54"), ("falling-beats-constant-tight", "matched-pld-linear")],
+    ("claim", "other"),
+    [
+        ("falling-beats-rising", lambda shape: f"{shape}-increasing"),
+        ("falling-beats-constant-renyi", lambda shape: f"constant-{CONSTANTS[shape]}"),
+        ("falling-beats-constant-tight", lambda shape: f"matched-pld-{shape}"),
+    ],
 )
-def test_falling_noise_is_compared_with_the_constant_of_equal_epsilon(claim, constant):
-    def curves(gain):
-        return {"curricula/linear-decreasing": (curve(0.94 + gain),), f"curricula/{constant}": (curve(0.94),)}
+def test_falling_noise_is_compared_with_its_partner_of_equal_epsilon(claim, other):
+    assert verdict(claim, pairs(other, 1, 1, 1, 1)) == "holds"
+    assert verdict(claim, pairs(other, 1, 1, 1, -1)) == "holds partly"
+    assert verdict(claim, pairs(other, -1, -1)) == "does not hold"
 
-    assert verdict(claim, curves(0.01)) == "holds"
-    assert verdict(claim, curves(-0.01)) == "does not hold"
+
+def test_some_pairs_are_not_all_and_a_tenth_of_a_point_decides_nothing():
+    def rising(shape):
+        return f"{shape}-increasing"
+
+    assert verdict("falling-beats-rising", pairs(rising, 1)) == "holds partly"
+    close = CLAIMS["falling-beats-rising"].check(pairs(rising, 0.1))
+    assert close.verdict == "not checked"
+    assert "Too close to call: exponential" in close.text
+
+
+def test_a_gain_is_told_beside_the_papers():
+    finding = CLAIMS["falling-beats-rising"].check(curricula(linear_decreasing=0.95, linear_increasing=0.93))
+    assert finding.figures["linear-decreasing"] == pytest.approx(2.0)
+    assert "(paper +2.27)" in finding.text
 
 
 def test_sorting_does_not_help_means_that_it_never_wins():
-    assert verdict("sorting-does-not-help", curricula(constant_1=0.95, sample_constant_1=0.94)) == "holds"
-    assert verdict("sorting-does-not-help", curricula(constant_1=0.94, sample_constant_1=0.95)) == "does not hold"
+    names = [*(f"constant-{sigma}" for sigma in range(6)), "linear-decreasing"]
+
+    def curves(gain):
+        plain = {f"curricula/{name}": (curve(0.94),) for name in names}
+        return plain | {f"curricula/sample-{name}": (curve(0.94 + gain),) for name in names}
+
+    assert verdict("sorting-does-not-help", curves(-0.01)) == "holds"
+    assert verdict("sorting-does-not-help", curves(0.001)) == "holds"
+    assert verdict("sorting-does-not-help", curves(0.01)) == "does not hold"
+    assert verdict("sorting-does-not-help", curricula(constant_1=0.95, sample_constant_1=0.94)) == "holds partly"
 
 
 def test_seeds_are_averaged_and_their_spread_is_told():
