@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 
 from dpviz.papers import REPORTED
 from dpviz.runs.local_results import LocalResult
+from dpviz.training.localspec import LocalSpec
 from dpviz.views.axes import COLOURS, layout, tinted
 
 METHOD_TITLES = {"prestige": "PRESTIGE", "djw": "DJW", "masked": "Masked", "sgd": "SGD"}
@@ -147,7 +148,7 @@ def table3_frame(results: Sequence[LocalResult], data: str) -> pd.DataFrame:
     ours = {
         (row["loss"], row["method"]): row
         for result in results
-        if result.data == data and result.settings.get("cross_validated")
+        if result.data == data and result.settings.get("cross_validated") and _as_printed(result)
         for row in result.rows
         if row["budget"] == 1.0 and row["batch_size"] == 1 and row.get("gradient_label") == "answered"
     }
@@ -166,6 +167,13 @@ def table3_frame(results: Sequence[LocalResult], data: str) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["Loss", "Method", "Reported (Table 3)", "Ours"])
 
 
+def _as_printed(result: LocalResult) -> bool:
+    """Whether the curriculum is the paper's: its share of epsilon, its first threshold and how that falls."""
+    usual = LocalSpec()
+    names = ("share", "threshold", "mu")
+    return all(result.settings.get(name, getattr(usual, name)) == getattr(usual, name) for name in names)
+
+
 def _plus_minus(value: float, spread: float) -> str:
     return f"{value:.2f} ± {spread:.2f} %"
 
@@ -175,7 +183,7 @@ def batch_rows(results: Sequence[LocalResult], data: str) -> list[Mapping[str, A
     rows = [
         row
         for result in results
-        if result.data == data and not result.settings.get("cross_validated")
+        if result.data == data and not result.settings.get("cross_validated") and _as_printed(result)
         for row in result.rows
         if row["loss"] == "hinge" and row.get("gradient_label") == "answered" and row["method"] in ("prestige", "djw")
     ]

@@ -131,6 +131,7 @@ def test_table_3_stands_beside_ours_where_it_was_run(rows):
     assert first["Ours"].startswith(f"{100 * ours['mean_error']:.2f}")
     assert set(frame[frame["Loss"] != "Hinge"]["Ours"]) == {"not run"}
     assert set(table3_frame([a_result(rows, cross_validated=False)], "a7a")["Ours"]) == {"not run"}
+    assert set(table3_frame([a_result(rows, threshold=0.0)], "a7a")["Ours"]) == {"not run"}
 
 
 def test_nothing_is_reported_for_data_that_the_paper_did_not_use():
