@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 
@@ -28,6 +29,7 @@ SAMPLINGS = {
     "fixed-order": "each example is in one batch an epoch, always in the same order: no amplification",
     "shuffled": "each example is in one batch an epoch, in random order: no tight accountant exists, so as if fixed",
 }
+MOST_KNOTS = 150  # epochs of a path that are priced one by one
 CONVERSION = {"rdp": "improved", "rdp-classic": "classic"}
 
 
@@ -68,12 +70,28 @@ def epsilon_path(
     end = price(whole, delta, accountant, adjacency)
     if last:
         return (end,)
+    at = _knots(len(phases))
     if amplified and accountant == "pld" and end.fallback is None:
-        bands = band_path(phases, delta, adjacency)
-        path = [Epsilon(lower, upper, delta, accountant) for lower, upper in bands]
+        path = [Epsilon(lower, upper, delta, accountant) for lower, upper in band_path(phases, at, delta, adjacency)]
     else:
-        path = [price(Ledger(phases[: k + 1]), delta, accountant, adjacency) for k in range(len(phases))]
-    return _rising([*path[:-1], end])
+        path = [price(Ledger(phases[: k + 1]), delta, accountant, adjacency) for k in at]
+    return _filled(_rising([*path[:-1], end]), at)
+
+
+def _knots(epochs: int) -> list[int]:
+    """The epochs that are priced: all of them, or, of a very long run, some that grow apart."""
+    if epochs <= MOST_KNOTS:
+        return list(range(epochs))
+    return sorted({round(k) - 1 for k in np.geomspace(1, epochs, MOST_KNOTS)})
+
+
+def _filled(priced: tuple[Epsilon, ...], at: list[int]) -> tuple[Epsilon, ...]:
+    """An epoch between two priced ones costs at most the later one and at least the earlier one."""
+    path: list[Epsilon] = []
+    for k, point in zip(at, priced, strict=True):
+        between = dataclasses.replace(point, lower=path[-1].lower if path else 0.0)
+        path += [between] * (k - len(path)) + [point]
+    return tuple(path)
 
 
 def _with_infinity(

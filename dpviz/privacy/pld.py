@@ -162,16 +162,18 @@ def band(ledger: Ledger, delta: float, adjacency: str = "add-remove") -> tuple[f
         key = (phase.noise_multiplier, phase.sample_rate)
         counts[key] = counts.get(key, 0) + phase.steps
     merged = [Phase(sigma, q, steps) for (sigma, q), steps in counts.items()]
-    return _on_good_grid(ledger, delta, adjacency, merged, prefixes=False)[-1]
+    return _on_good_grid(ledger, delta, adjacency, merged, [len(merged) - 1])[-1]
 
 
-def band_path(phases: Sequence[Phase], delta: float, adjacency: str = "add-remove") -> list[tuple[float, float]]:
-    """The bands after each phase, all on the grid of the whole."""
-    return _on_good_grid(Ledger(phases), delta, adjacency, phases, prefixes=True)
+def band_path(
+    phases: Sequence[Phase], at: Sequence[int], delta: float, adjacency: str = "add-remove"
+) -> list[tuple[float, float]]:
+    """The bands after some of the phases (rising indices that end with the last), all on the grid of the whole."""
+    return _on_good_grid(Ledger(phases), delta, adjacency, phases, at)
 
 
 def _on_good_grid(
-    ledger: Ledger, delta: float, adjacency: str, phases: Sequence[Phase], prefixes: bool
+    ledger: Ledger, delta: float, adjacency: str, phases: Sequence[Phase], at: Sequence[int]
 ) -> list[tuple[float, float]]:
     """The bands on the coarsest grid that is fine enough, or the finest that is affordable."""
     rows = len({(phase.noise_multiplier, phase.sample_rate) for phase in phases})
@@ -181,7 +183,7 @@ def _on_good_grid(
         grid = shape.grid(tolerance)
         while grid.points <= MAX_WINDOW and grid.points * rows <= limit:
             coarse = dataclasses.replace(shape.grid(COARSER * tolerance), cut=grid.cut)
-            results = _bands_on(grid, coarse, phases, delta, adjacency, prefixes)
+            results = _bands_on(grid, coarse, phases, delta, adjacency, at)
             lower, upper = results[-1]
             if math.isfinite(upper) and (lower > 0 or upper == 0):
                 return results
@@ -202,31 +204,31 @@ def _on_good_grid(
 
 
 def _bands_on(
-    grid: Grid, coarse: Grid, phases: Sequence[Phase], delta: float, adjacency: str, prefixes: bool
+    grid: Grid, coarse: Grid, phases: Sequence[Phase], delta: float, adjacency: str, at: Sequence[int]
 ) -> list[tuple[float, float]]:
     """The first direction is nearly always the worst by far: a coarse upper bound tells for the other.
 
     Any direction's lower bound is one for the worst direction.
     """
     worst, *others = DIRECTIONS[adjacency]
-    uppers = _curve("upper", worst, grid, phases, delta, prefixes)
+    uppers = _curve("upper", worst, grid, phases, delta, at)
     for direction in others:
-        bounds = _curve("upper", direction, coarse, phases, delta, prefixes)
+        bounds = _curve("upper", direction, coarse, phases, delta, at)
         if any(other > upper for other, upper in zip(bounds, uppers, strict=True)):
-            bounds = _curve("upper", direction, grid, phases, delta, prefixes)
+            bounds = _curve("upper", direction, grid, phases, delta, at)
         uppers = [max(pair) for pair in zip(uppers, bounds, strict=True)]
-    lowers = _curve("lower", worst, grid, phases, delta, prefixes)
+    lowers = _curve("lower", worst, grid, phases, delta, at)
     return [(max(0.0, min(lower, upper)), max(0.0, upper)) for lower, upper in zip(lowers, uppers, strict=True)]
 
 
 def _curve(
-    bound: str, direction: Direction, grid: Grid, phases: Sequence[Phase], delta: float, prefixes: bool
+    bound: str, direction: Direction, grid: Grid, phases: Sequence[Phase], delta: float, at: Sequence[int]
 ) -> list[float]:
-    """One bound after each phase, or after all of them."""
-    tally, curve = Tally(grid), []
+    """One bound after each of the phases that are asked for."""
+    tally, curve, wanted = Tally(grid), [], set(at)
     for k, phase in enumerate(phases):
         tally.add(CACHE.row(bound, direction, phase.noise_multiplier, phase.sample_rate, grid), phase.steps)
-        if prefixes or k == len(phases) - 1:
+        if k in wanted:
             curve.append(BOUNDS[bound](_compose(bound, tally), delta))
     return curve
 

@@ -1,6 +1,7 @@
 """Golden numbers, properties that hold for any ledger, and the promises of calibration."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -155,6 +156,18 @@ def test_the_most_epochs_fit_and_one_more_does_not() -> None:
     epochs, found = most_epochs(schedule, 0.01, 3.0, DELTA)
     assert found.upper <= 3.0
     assert epsilon(Ledger(epoch_phases(schedule.sigmas(epochs + 1), 0.01)), DELTA).upper > 3.0
+
+
+def test_the_path_of_a_very_long_run_is_a_sound_staircase() -> None:
+    phases = epoch_phases([2.0] * 1000, 0.1)
+    path = epsilon_path(phases, DELTA)
+    assert len(path) == 1000
+    assert path[-1] == epsilon(Ledger(phases), DELTA)
+    assert all(before.upper <= after.upper for before, after in pairwise(path))
+    for k in (3, 77, 500, 800):
+        exact = epsilon(Ledger(phases[: k + 1]), DELTA)
+        assert path[k].lower <= exact.upper
+        assert exact.lower <= path[k].upper <= 1.1 * exact.upper
 
 
 def test_an_epoch_without_noise_costs_infinity_from_then_on() -> None:
