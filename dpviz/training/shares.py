@@ -19,8 +19,8 @@ from torch import Tensor, nn
 # large block, freed at once, lets activations reuse their pages, too.
 LARGE_BLOCK = 32 * 2**20 - 2**16
 # Measured: below the first the Gram matrices are cheaper than written-out gradients; from the second on, strips pay;
-# the third is how many numbers of rows stay in the processor's cache.
-GHOST_GAIN, LEAST_STRIP, SLICE_NUMBERS = 5, 32, 1_000_000
+# the third is how many numbers of rows stay in a core's cache.
+GHOST_GAIN, LEAST_STRIP, SLICE_NUMBERS = 5, 32, 500_000
 
 
 class Buffers:
@@ -110,7 +110,7 @@ def conv2d(layer: nn.Conv2d, inputs: Tensor, grads: Tensor, buffers: Buffers) ->
         return Factored(rows, grads, layer.bias is not None, lambda weight: _conv_weight(layer, [weight]))
     pieces = layer.kernel_size[0] if in_strips(layer) else 1
     weights = buffers.take((layer, "weights"), (pieces, batch, layer.out_channels, ins // pieces), grads)
-    few = max(1, SLICE_NUMBERS * pieces // (places * ins))
+    few = max(1, SLICE_NUMBERS * torch.get_num_threads() * pieces // (places * ins))
     for start in range(0, batch, few):
         some = slice(start, start + few)
         for piece, weight in zip(conv_rows(layer, inputs[some], buffers, None), weights, strict=True):
