@@ -66,7 +66,7 @@ def _timed(work: Callable[[], Any]) -> float:
 
 def _dpviz(sigmas: np.ndarray, accountant: str, warm: bool) -> float:
     if not warm:
-        loss_rows.CACHE.clear()
+        loss_rows.clear()
         renyi.ROWS.clear()
     return _timed(lambda: epsilon(Ledger(epoch_phases(sigmas, SAMPLE_RATE)), DELTA, accountant=accountant))
 

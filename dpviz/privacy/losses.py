@@ -1,4 +1,4 @@
-"""One step's privacy loss on a grid: rows that never lie below, or never above, the true loss distribution.
+"""Steps' privacy losses on a grid: rows that never lie below, or never above, the true loss distribution.
 
 Each step is dominated by a pair of one-dimensional densities (first, second) whose privacy loss L = log(first/second)
 rises with x. delta(eps) = E_first[(1 - e^(eps - L))+]. We discretise L:
@@ -8,23 +8,30 @@ rises with x. delta(eps) = E_first[(1 - e^(eps - L))+]. We discretise L:
 * lower: a cell's mass goes to one grid point that does not exceed log(first mass / second mass). Merging outcomes is
   post-processing, lowering losses lowers delta: both only lower it.
 
-Both are tilted by e^(tilt L) and kept as Fourier rows, in a cache: moving one epoch costs one row.
+Both are tilted by e^(tilt L) and kept as Fourier rows, in a cache: moving one epoch costs one row. The rows that are
+missing are made together, their cells end to end in flat arrays (`Strip`): a hundred short rows cost little more than
+one long one.
 """
 
 from __future__ import annotations
 
 import math
 from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from threading import Lock
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri_exp
 
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
 
 MAX_ROW = 2**21  # grid points that one step's losses may span
+TOGETHER = 2**16  # slots that are worked on at once: few enough to stay in the processor's cache
 LOW_REACH = 6.0  # standard deviations of the noise
 AT_A_PIN = 0.02  # mass from which on it is worth to pin the grid to an interval of losses
 MOST_LENT = 0.45  # share of a cell's outcomes that may be relabelled to a neighbour
@@ -36,11 +43,14 @@ class GridTooLarge(Exception):
 
 
 @dataclass(frozen=True)
-class Pin:
-    """An interval of losses and its log ratio; a grid that runs through it need not round what lies there."""
+class Steps:
+    """One step each with these noise multipliers and sample rates."""
 
-    interval: tuple[float, float]
-    log_ratio: float
+    sigma: FloatArray
+    q: FloatArray
+
+    def __getitem__(self, index: Any) -> Steps:
+        return Steps(self.sigma[index], self.q[index])
 
 
 @dataclass(frozen=True)
@@ -51,47 +61,41 @@ class Direction:
     first: int
     second: int
 
-    def place(self, losses: FloatArray, sigma: float, q: float) -> FloatArray:
+    def place(self, losses: FloatArray, steps: Steps) -> FloatArray:
         """x at which the loss is taken; +-infinity beyond the attainable losses."""
-        with np.errstate(divide="ignore", over="ignore"):
+        square, q = steps.sigma**2, steps.q
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
             if self.second == 0:
-                return 0.5 + sigma**2 * _log1p_ratio(losses, q)
+                return 0.5 + square * _log1p_ratio(losses, q)
             if self.first == 0:
-                return -0.5 - sigma**2 * _log1p_ratio(-losses, q)
+                return -0.5 - square * _log1p_ratio(-losses, q)
             # e^(x/sigma^2) solves a quadratic; its root in a form that keeps precision on both sides of 0.
-            log_scale = math.log((1 - q) / q) + 0.5 / sigma**2 if q < 1 else -math.inf
             half = np.abs(losses) / 2
             log_sinh = half + np.log(-np.expm1(-2 * half)) - math.log(2)
-            big = log_scale + log_sinh
+            big = np.log((1 - q) / q) + 0.5 / square + log_sinh
             root = np.where(big < 300, np.arcsinh(np.exp(np.minimum(big, 300.0))), big + math.log(2))
-            return sigma**2 * np.sign(losses) * (half + root)
+            return square * np.sign(losses) * (half + root)
 
-    def masses(self, losses: FloatArray, sigma: float, q: float) -> tuple[FloatArray, FloatArray]:
-        """Mass under first and under second between neighbouring losses."""
-        x = self.place(losses, sigma, q)
-        centre = _between(x / sigma)
-        first = centre if self.first == 0 else (1 - q) * centre + q * _between((x - self.first) / sigma)
-        second = centre if self.second == 0 else (1 - q) * centre + q * _between((x - self.second) / sigma)
-        return first, second
+    def masses(self, edges: FloatArray, steps: Steps) -> tuple[FloatArray, FloatArray]:
+        """Mass under first and under second from each edge to the next one; the last entry is 0."""
+        x = self.place(edges, steps)
+        centre = _to_next(x / steps.sigma)
 
-    def least(self, q: float) -> float:
+        def mixture(shift: int) -> FloatArray:
+            return (1 - steps.q) * centre + steps.q * _to_next((x - shift) / steps.sigma) if shift else centre
+
+        return mixture(self.first), mixture(self.second)
+
+    def least(self, q: FloatArray) -> FloatArray:
         """The loss when the example was not drawn: the least one of `remove`. At low noise most mass is near it."""
-        return (self.second + self.first) * math.log1p(-q) if q < 1 else 0.0
+        with np.errstate(divide="ignore"):
+            return np.where(q < 1, (self.second + self.first) * np.log1p(-q), 0.0)
 
-    def pin(self, sigma: float, q: float, h: float) -> Pin:
-        """Where most mass may lie: next to the least loss, or around 0."""
-        edge = self.pinned((-np.inf, self.least(q) + h), sigma, q) if self is REMOVE and q < 1 else None
-        return edge or self.pinned((-h / 2, h / 2), sigma, q) or Pin((-h / 2, h / 2), 0.0)
-
-    def pinned(self, interval: tuple[float, float], sigma: float, q: float) -> Pin | None:
-        """A pin to an interval of losses, None if it holds next to nothing."""
-        first, second = (float(mass[0]) for mass in self.masses(np.array(interval), sigma, q))
-        return Pin(interval, math.log(first / second)) if min(first, second) > AT_A_PIN else None
-
-    def losses_at(self, x: float, sigma: float, q: float) -> float:
-        def log_mixture(shift: int) -> float:
-            exponent = (2 * shift * x - 1) / (2 * sigma**2)
-            return float(np.logaddexp(math.log1p(-q) if q < 1 else -np.inf, math.log(q) + exponent)) if shift else 0.0
+    def loss_at(self, x: FloatArray, steps: Steps) -> FloatArray:
+        def log_mixture(shift: int) -> FloatArray:
+            exponent = (2 * shift * x - 1) / (2 * steps.sigma**2)
+            with np.errstate(divide="ignore"):
+                return np.logaddexp(np.log1p(-steps.q), np.log(steps.q) + exponent) if shift else np.zeros(x.size)
 
         return log_mixture(self.first) - log_mixture(self.second)
 
@@ -100,20 +104,23 @@ REMOVE, ADD, REPLACE = Direction("remove", 1, 0), Direction("add", 0, -1), Direc
 DIRECTIONS: dict[str, tuple[Direction, ...]] = {"add-remove": (REMOVE, ADD), "replace-one": (REPLACE,)}
 
 
-def _log1p_ratio(losses: FloatArray, q: float) -> FloatArray:
+def _log1p_ratio(losses: FloatArray, q: FloatArray) -> FloatArray:
     """log((e^loss - 1 + q) / q), without overflow and precise near 0."""
-    small = np.log1p(np.maximum(np.expm1(np.minimum(losses, 30.0)) / q, -1.0))
-    large = losses > 30.0
-    if large.any():
-        small[large] = losses[large] - math.log(q) + np.log1p((q - 1) * np.exp(-losses[large]))
-    return small
+    ratio = np.log1p(np.maximum(np.expm1(np.minimum(losses, 30.0)) / q, -1.0))
+    large = np.flatnonzero(losses > 30.0)
+    if large.size:
+        loss, rate = losses[large], q[large]
+        ratio[large] = loss - np.log(rate) + np.log1p((rate - 1) * np.exp(-loss))
+    return ratio
 
 
-def _between(z: FloatArray) -> FloatArray:
-    """Normal mass between neighbours (in rising order), each tail from its own side so that it keeps precision."""
-    middle = int(np.searchsorted(z, 0.0))
-    below, above = ndtr(z[: middle + 1]), ndtr(-z[middle:])
-    return np.concatenate([below[1:] - below[:-1], above[:-1] - above[1:]])
+def _to_next(z: FloatArray) -> FloatArray:
+    """Normal mass from each number to the next, each tail from its own side so that it keeps precision."""
+    tail, above = ndtr(-np.abs(z)), z >= 0
+    apart = tail[:-1] - tail[1:]
+    mass = np.zeros(z.size)
+    mass[:-1] = np.where(above[:-1], apart, np.where(above[1:], 1 - tail[:-1] - tail[1:], -apart))
+    return mass
 
 
 @dataclass(frozen=True)
@@ -129,6 +136,20 @@ class Grid:
 
 
 @dataclass(frozen=True)
+class Cells:
+    """One step's discretised loss: masses on the grid points anchor + interval * (start, start + 1, ...)."""
+
+    log_mass: FloatArray
+    start: int
+    anchor: float
+    infinite: float
+
+    @property
+    def nbytes(self) -> int:
+        return self.log_mass.nbytes
+
+
+@dataclass(frozen=True)
 class Row:
     """One step's tilted loss distribution in Fourier space, and what is needed to undo the tilt and bound the rest."""
 
@@ -139,72 +160,158 @@ class Row:
     log_mass_down: float  # the same at the lower tilt
     infinite: float
 
+    @property
+    def nbytes(self) -> int:
+        return self.spectrum.nbytes
 
-def _reach(direction: Direction, sigma: float, q: float, anchor: float, grid: Grid) -> tuple[int, int]:
-    """First and last grid index between which a step's loss lies, up to the mass that may be cut.
+
+NOTHING = Cells(np.zeros(1), 0, 0.0, 0.0)  # a step that costs nothing: a lower bound of any
+Made = TypeVar("Made", Cells, Row)
+Step = tuple[float, float]  # sigma, q
+
+
+@dataclass(frozen=True)
+class Strip:
+    """Several steps' slots end to end in flat arrays: an edge each, and the cell from it to the next edge.
+
+    A step has one slot more than cells, so that cells of different steps are never neighbours.
+    """
+
+    owner: IntArray  # which step a slot belongs to
+    place: IntArray  # where it lies within its step
+    begin: IntArray  # the first slot of each step
+    size: IntArray  # slots of each step
+
+    @classmethod
+    def of(cls, size: IntArray) -> Strip:
+        begin = np.cumsum(size) - size
+        owner = np.repeat(np.arange(size.size), size)
+        return cls(owner, np.arange(owner.size) - begin[owner], begin, size)
+
+    @property
+    def last(self) -> IntArray:
+        return self.begin + self.size - 1
+
+    def cut(self, values: FloatArray, first: int, stop: int) -> list[FloatArray]:
+        """Each step's values, from its slot `first` to `stop` slots before its end."""
+        ends = self.begin + self.size - stop
+        return [values[a:b] for a, b in zip((self.begin + first).tolist(), ends.tolist(), strict=True)]
+
+
+def _reach(direction: Direction, steps: Steps, anchor: FloatArray, grid: Grid) -> tuple[IntArray, IntArray]:
+    """First and last grid index between which each step's loss lies, up to the mass that may be cut.
 
     Low losses weigh little: what is below the first index may be rounded to it (upper) or merged into it (lower).
     """
     reach = -float(ndtri_exp(math.log(grid.cut)))
-    low = direction.losses_at(min(direction.first, 0) - LOW_REACH * sigma, sigma, q)
-    high = direction.losses_at(max(direction.first, 0) + reach * sigma, sigma, q)
-    first, last = math.floor((low - anchor) / grid.interval) - 1, math.ceil((high - anchor) / grid.interval) + 1
-    if last - first > MAX_ROW:
+    low = direction.loss_at(min(direction.first, 0) - LOW_REACH * steps.sigma, steps)
+    high = direction.loss_at(max(direction.first, 0) + reach * steps.sigma, steps)
+    first, last = np.floor((low - anchor) / grid.interval) - 1, np.ceil((high - anchor) / grid.interval) + 1
+    if not (last - first <= MAX_ROW).all():
         raise GridTooLarge("one step's losses span too many grid points")
-    return first, last
+    return first.astype(np.int64), last.astype(np.int64)
 
 
-def upper_row(direction: Direction, sigma: float, q: float, grid: Grid) -> Row:
+def upper_cells(direction: Direction, steps: Steps, grid: Grid) -> list[Cells]:
     """Connect the dots: never below the true loss distribution."""
-    anchor = direction.least(q) if sigma < 1 else 0.0  # where most mass is, so that it need not be split
-    start, stop = _reach(direction, sigma, q, anchor, grid)
-    losses = anchor + grid.interval * np.arange(start, stop + 1)
-    edges = np.concatenate([[-np.inf], losses, [np.inf]])
-    first, second = direction.masses(edges, sigma, q)
-    cells, others = first[1:-1], second[1:-1]
-    right = (cells - others * np.exp(np.minimum(losses[:-1], 700.0))) / -math.expm1(-grid.interval)
-    right = np.clip(right, 0.0, cells)
-    mass = np.zeros(losses.size)
-    mass[0] = first[0]
-    mass[:-1] += cells - right
-    mass[1:] += right
-    return _row(mass, start, anchor, grid, infinite=float(first[-1]))
+    h = grid.interval
+    anchor = np.where(steps.sigma < 1, direction.least(steps.q), 0.0)  # where most mass is: it need not be split
+    start, stop = _reach(direction, steps, anchor, grid)
+    strip = Strip.of(stop - start + 3)  # below the grid, its points, beyond them
+    losses = anchor[strip.owner] + h * (start[strip.owner] + strip.place - 1)
+    inner = np.ones(losses.size, dtype=bool)  # cells between two grid points
+    edges = losses.copy()
+    edges[strip.begin], edges[strip.last] = -np.inf, np.inf
+    inner[strip.begin] = inner[strip.last] = inner[strip.last - 1] = False
+    first, second = direction.masses(edges, steps[strip.owner])
+    right = (first - second * np.exp(np.minimum(losses, 700.0))) / -math.expm1(-h)
+    right = np.where(inner, np.clip(right, 0.0, first), 0.0)
+    mass = np.where(inner, first - right, 0.0)
+    mass[1:] += right[:-1]
+    mass[strip.begin + 1] += first[strip.begin]
+    infinite = first[strip.last - 1].tolist()
+    return _cells(strip.cut(_log(mass), 1, 1), start, anchor, infinite)
 
 
-def lower_row(direction: Direction, sigma: float, q: float, grid: Grid) -> Row:
+def lower_cells(direction: Direction, steps: Steps, grid: Grid) -> list[Cells]:
     """Each cell on one grid point not above its log ratio: never above the true loss distribution."""
-    row = _pinned_row(direction, sigma, q, direction.pin(sigma, q, grid.interval), grid)
-    if row.log_mass <= 0:
-        # A loss narrower than the grid: all of it in one outcome, or all but its upper tail.
-        tail = direction.pinned((-np.inf, grid.interval), sigma, q)
-        candidates = [_pinned_row(direction, sigma, q, tail, grid)] if tail else []
-        row = max([_row(np.ones(1), 0, 0.0, grid, infinite=0.0), *candidates], key=lambda made: made.log_mass)
-    return row
+    return _pinned_cells(direction, steps, grid, *_pin(direction, steps, grid.interval))
 
 
-def _pinned_row(direction: Direction, sigma: float, q: float, pin: Pin, grid: Grid) -> Row:
-    h, anchor = grid.interval, pin.log_ratio
-    start, stop = _reach(direction, sigma, q, anchor, grid)
-    losses = anchor + h * np.arange(start, stop + 1, dtype=float)
-    borders = losses[:-1] + h / 2
-    fixed = slice(0, 0)
-    if pin.interval[0] == -np.inf and start < 0:  # the pinned cell is the first one, and keeps its right border
-        borders[:-start], borders[-start] = -np.inf, pin.interval[1]
-        borders = np.maximum.accumulate(borders)
-        fixed = slice(0, 1 - start)
-    # A cell's log ratio moves with its two borders: one correction brings most of them close to the grid.
-    first, second = direction.masses(np.concatenate([[-np.inf], borders, [np.inf]]), sigma, q)
+def tail_cells(direction: Direction, steps: Steps, grid: Grid) -> list[Cells]:
+    """A lower bound for a loss narrower than the grid: all of it in one outcome, or all but its upper tail."""
+    edge = np.full(steps.q.size, grid.interval)
+    log_ratio, good = _log_ratio(direction, steps, np.full(steps.q.size, -np.inf), edge)
+    tails = _pinned_cells(direction, steps, grid, edge, np.where(good, log_ratio, 0.0))
+    return [cells if fits else NOTHING for cells, fits in zip(tails, good.tolist(), strict=True)]
+
+
+def _pin(direction: Direction, steps: Steps, h: float) -> tuple[FloatArray, FloatArray]:
+    """Where most mass may lie, below an edge next to the least loss or (edge: infinite) around 0, and its log ratio.
+
+    A grid that runs through that log ratio need not round what lies there.
+    """
+    around = np.full(steps.q.size, h / 2)
+    log_ratio, good = _log_ratio(direction, steps, -around, around)
+    edge, anchor = np.full(steps.q.size, np.inf), np.where(good, log_ratio, 0.0)
+    if direction is REMOVE:
+        beside = direction.least(steps.q) + h
+        log_ratio, good = _log_ratio(direction, steps, np.full(steps.q.size, -np.inf), beside)
+        good &= steps.q < 1
+        edge, anchor = np.where(good, beside, edge), np.where(good, log_ratio, anchor)
+    return edge, anchor
+
+
+def _log_ratio(direction: Direction, steps: Steps, low: FloatArray, high: FloatArray) -> tuple[FloatArray, BoolArray]:
+    """log(first / second) of the losses between low and high, and where enough mass is there for it to matter."""
+    first, second = direction.masses(np.stack([low, high], axis=1).ravel(), steps[np.repeat(np.arange(low.size), 2)])
+    first, second = first[::2], second[::2]
+    good = np.minimum(first, second) > AT_A_PIN
+    return np.log(np.where(good, first, 1.0) / np.where(good, second, 1.0)), good
+
+
+def _pinned_cells(direction: Direction, steps: Steps, grid: Grid, edge: FloatArray, anchor: FloatArray) -> list[Cells]:
+    """Cells around grid points that run through the anchor; all below the edge is one cell, whose log ratio it is."""
+    h = grid.interval
+    start, stop = _reach(direction, steps, anchor, grid)
+    strip = Strip.of(stop - start + 2)  # an edge below each grid point, and one above all
+    losses = anchor[strip.owner] + h * (start[strip.owner] + strip.place)
+    edges = losses - h / 2
+    # The pinned cell lies at the anchor, so its right edge comes just after; those to the left of it are empty.
+    pinned = (np.isfinite(edge) & (start < 0))[strip.owner]
+    after = strip.place + start[strip.owner] - 1
+    floor = np.where(pinned, edge[strip.owner], -np.inf)
+    fixed = pinned & (after <= 0)
+
+    def settled(edges: FloatArray) -> FloatArray:
+        edges = np.maximum(edges, floor)
+        edges[fixed & (after < 0)] = -np.inf
+        edges[fixed & (after == 0)] = floor[fixed & (after == 0)]
+        edges[strip.begin], edges[strip.last] = -np.inf, np.inf
+        return edges
+
+    # A cell's log ratio moves with its two edges: one correction brings most of them close to the grid.
+    spread = steps[strip.owner]
+    edges = settled(edges)
+    first, second = _apart(direction.masses(edges, spread), strip)
     known = (first > 1e-290) & (second > 1e-290)
     ratio = np.log(np.where(known, first, 1.0)) - np.log(np.where(known, second, 1.0))
     offset = np.where(known, np.clip(ratio - losses, -h / 4, h / 4), 0.0)
-    correction = (offset[1:] + offset[:-1]) / 2
-    correction[fixed] = 0.0
-    borders = np.maximum.accumulate(borders - correction)
-    first, second = direction.masses(np.concatenate([[-np.inf], borders, [np.inf]]), sigma, q)
-    return _row(_lend(first, second, losses), start, anchor, grid, infinite=0.0)
+    offset[1:] = (offset[1:] + offset[:-1]) / 2
+    edges = settled(np.where(fixed, edges, edges - offset))
+    first, second = _apart(direction.masses(edges, spread), strip)
+    mass = _lend(first, second, losses, strip, h)
+    return _cells(strip.cut(_log(mass), 0, 1), start, anchor, [0.0] * start.size)
 
 
-def _lend(first: FloatArray, second: FloatArray, losses: FloatArray) -> FloatArray:
+def _apart(masses: tuple[FloatArray, FloatArray], strip: Strip) -> tuple[FloatArray, FloatArray]:
+    """Nothing in the last slot of a step, which is no cell."""
+    first, second = masses
+    first[strip.last] = second[strip.last] = 0.0
+    return first, second
+
+
+def _lend(first: FloatArray, second: FloatArray, losses: FloatArray, strip: Strip, h: float) -> FloatArray:
     """Masses on the grid. Neighbouring cells lend each other outcomes until their log ratios sit on their grid points.
 
     A cell that falls short takes a share of its right neighbour's outcomes, one that has a surplus lifts a share of
@@ -213,13 +320,15 @@ def _lend(first: FloatArray, second: FloatArray, losses: FloatArray) -> FloatArr
     """
     level = np.exp(np.minimum(losses, 700.0))
     for _ in range(4):
-        need, offer, bad = _gaps(first, second, level)
-        if not bad[1:].any():
+        most_need, most_offer, bad = _gaps(first, second, level)
+        merged = bad.copy()
+        merged[strip.begin] = False
+        if not merged.any():
             break
-        bad[0] = False
-        first = np.where(bad, 0.0, first) + np.append(np.where(bad, first, 0.0)[1:], 0.0)
-        second = np.where(bad, 0.0, second) + np.append(np.where(bad, second, 0.0)[1:], 0.0)
-    most_need, most_offer, bad = _gaps(first, second, level)
+        first = np.where(merged, 0.0, first) + _from_right(np.where(merged, first, 0.0))
+        second = np.where(merged, 0.0, second) + _from_right(np.where(merged, second, 0.0))
+    else:
+        most_need, most_offer, bad = _gaps(first, second, level)
 
     def kept(need: FloatArray, offer: FloatArray) -> FloatArray:
         """Share of its outcomes that a cell keeps when its neighbours take theirs."""
@@ -240,11 +349,16 @@ def _lend(first: FloatArray, second: FloatArray, losses: FloatArray) -> FloatArr
     mass = own.copy()
     mass[:-1] += need[:-1] * first[1:]
     mass[1:] += offer[1:] * first[:-1]
-    down = bad & (first * math.exp(losses[1] - losses[0]) >= level * second)
-    return np.where(bad, 0.0, mass) + np.append(np.where(down, own, 0.0)[1:], 0.0)
+    down = bad & (first * math.exp(h) >= level * second)
+    return np.where(bad, 0.0, mass) + _from_right(np.where(down, own, 0.0))
 
 
-def _gaps(first: FloatArray, second: FloatArray, level: FloatArray) -> tuple[FloatArray, FloatArray, NDArray[np.bool_]]:
+def _from_right(values: FloatArray) -> FloatArray:
+    """Each slot's right neighbour."""
+    return np.append(values[1:], 0.0)
+
+
+def _gaps(first: FloatArray, second: FloatArray, level: FloatArray) -> tuple[FloatArray, FloatArray, BoolArray]:
     """Share of the right neighbour that each cell needs, share of the left one that it can lift, and hopeless cells."""
     gap = first - level * second
     right = np.append(first[1:] - level[:-1] * second[1:], 0.0)
@@ -258,60 +372,115 @@ def _gaps(first: FloatArray, second: FloatArray, level: FloatArray) -> tuple[Flo
     return need, np.where(offer >= 0, np.minimum(offer, MOST_LENT), 0.0), bad
 
 
-def _row(mass: FloatArray, start: int, anchor: float, grid: Grid, infinite: float) -> Row:
-    losses = anchor + grid.interval * np.arange(start, start + mass.size)
+def _log(mass: FloatArray) -> FloatArray:
     with np.errstate(divide="ignore"):
-        log_mass = np.log(mass)
+        return np.log(mass)
 
-    def log_sum(tilt: float) -> tuple[float, FloatArray]:
-        if tilt == 0:
-            return math.log(float(mass.sum())), mass
-        exponents = log_mass + tilt * losses
-        top = float(exponents.max())
-        weights = np.exp(exponents - top)
-        total = float(weights.sum())
-        return top + math.log(total), weights / total
+
+def _cells(log_masses: list[FloatArray], start: IntArray, anchor: FloatArray, infinite: Sequence[float]) -> list[Cells]:
+    return [
+        Cells(log_mass.copy(), *rest)
+        for log_mass, *rest in zip(log_masses, start.tolist(), anchor.tolist(), infinite, strict=True)
+    ]
+
+
+def tilted_rows(cells: Sequence[Cells], grid: Grid) -> list[Row]:
+    """Each step's cells, tilted, folded into the window and transformed."""
+    strip = Strip.of(np.array([step.log_mass.size for step in cells]))
+    start, anchor = np.array([step.start for step in cells]), np.array([step.anchor for step in cells])
+    index = start[strip.owner] + strip.place
+    losses = anchor[strip.owner] + grid.interval * index
+    log_mass = np.concatenate([step.log_mass for step in cells])
+
+    def log_sum(tilt: float) -> tuple[FloatArray, FloatArray]:
+        exponents = log_mass + tilt * losses if tilt else log_mass
+        top = np.maximum.reduceat(exponents, strip.begin)
+        weights = np.exp(exponents - top[strip.owner])
+        total = np.add.reduceat(weights, strip.begin)
+        return top + np.log(total), weights / total[strip.owner]
 
     total, tilted = log_sum(grid.tilt)
-    index = np.arange(start, start + mass.size) % grid.points
-    folded = np.bincount(index, weights=tilted, minlength=grid.points)
-    return Row(
-        spectrum=np.fft.rfft(folded),
-        anchor=anchor,
-        log_mass=total,
-        log_mass_up=log_sum(grid.tilt_up)[0],
-        log_mass_down=log_sum(grid.tilt_down)[0],
-        infinite=infinite,
-    )
+    slot = strip.owner * grid.points + index % grid.points
+    folded = np.bincount(slot, weights=tilted, minlength=len(cells) * grid.points).reshape(-1, grid.points)
+    spectra = np.fft.rfft(folded, axis=1)
+    up, down = log_sum(grid.tilt_up)[0], log_sum(grid.tilt_down)[0]
+    return [
+        Row(spectra[k], step.anchor, float(total[k]), float(up[k]), float(down[k]), step.infinite)
+        for k, step in enumerate(cells)
+    ]
 
 
-class RowCache:
-    """Rows by what made them, oldest out first once they take too much memory."""
+class Cache(Generic[Made]):
+    """What was made, by what it was made from; oldest out first once it takes too much memory."""
 
-    def __init__(self, limit: int = CACHE_BYTES) -> None:
-        self._rows: OrderedDict[tuple[object, ...], Row] = OrderedDict()
+    def __init__(self, limit: int) -> None:
+        self._made: OrderedDict[tuple[object, ...], Made] = OrderedDict()
         self._bytes, self._limit, self._lock = 0, limit, Lock()
 
-    def row(self, bound: str, direction: Direction, sigma: float, q: float, grid: Grid) -> Row:
-        key = (bound, direction.name, sigma, q, grid)
+    def all(
+        self, steps: Sequence[Step], key: tuple[object, ...], make: Callable[[list[Step]], Iterable[Made]]
+    ) -> dict[Step, Made]:
+        """What belongs to these steps under this key; what is missing is made together."""
         with self._lock:
-            if key in self._rows:
-                self._rows.move_to_end(key)
-                return self._rows[key]
-        made = ROWS[bound](direction, sigma, q, grid)
-        with self._lock:
-            if key not in self._rows:
-                self._rows[key] = made
-                self._bytes += made.spectrum.nbytes
-            while self._bytes > self._limit:
-                self._bytes -= self._rows.popitem(last=False)[1].spectrum.nbytes
-        return made
+            found = {step: self._made[key, step] for step in steps if (key, step) in self._made}
+            for step in found:
+                self._made.move_to_end((key, step))
+        missing = list(dict.fromkeys(step for step in steps if step not in found))
+        for step, made in zip(missing, make(missing) if missing else (), strict=True):
+            found[step] = made
+            with self._lock:
+                if (key, step) not in self._made:
+                    self._made[key, step] = made
+                    self._bytes += made.nbytes
+                while self._bytes > self._limit:
+                    self._bytes -= self._made.popitem(last=False)[1].nbytes
+        return found
 
     def clear(self) -> None:
         with self._lock:
-            self._rows.clear()
+            self._made.clear()
             self._bytes = 0
 
 
-ROWS = {"upper": upper_row, "lower": lower_row}
-CACHE = RowCache()
+CELLS: Cache[Cells] = Cache(CACHE_BYTES // 4)
+ROWS: Cache[Row] = Cache(CACHE_BYTES)
+KINDS = {"upper": upper_cells, "lower": lower_cells, "tail": tail_cells}
+
+
+def rows(bound: str, direction: Direction, steps: Sequence[Step], grid: Grid) -> dict[Step, Row]:
+    """The row of each step, by (sigma, q): a bound from above or from below."""
+    found = _rows(bound, direction, steps, grid)
+    useless = [step for step, row in found.items() if bound == "lower" and row.log_mass <= 0]
+    if useless:
+        tails = _rows("tail", direction, useless, grid)
+        (nothing,) = tilted_rows([NOTHING], grid)
+        found |= {step: max(nothing, tails[step], key=lambda row: row.log_mass) for step in useless}
+    return found
+
+
+def _rows(kind: str, direction: Direction, steps: Sequence[Step], grid: Grid) -> dict[Step, Row]:
+    def make(missing: list[Step]) -> Iterator[Row]:
+        cells = _cells_of(kind, direction, missing, grid)
+        together = max(1, 4 * TOGETHER // grid.points)
+        for at in range(0, len(missing), together):
+            yield from tilted_rows([cells[step] for step in missing[at : at + together]], grid)
+
+    return ROWS.all(steps, (kind, direction.name, grid), make)
+
+
+def _cells_of(kind: str, direction: Direction, steps: Sequence[Step], grid: Grid) -> dict[Step, Cells]:
+    def make(missing: list[Step]) -> Iterator[Cells]:
+        sigma, q = np.array(missing).T
+        every = Steps(sigma, q)
+        first, last = _reach(direction, every, np.zeros(sigma.size), grid)
+        block = np.cumsum(last - first) // TOGETHER
+        for number in np.unique(block):
+            yield from KINDS[kind](direction, every[block == number], grid)
+
+    return CELLS.all(steps, (kind, direction.name, grid.interval, grid.cut), make)
+
+
+def clear() -> None:
+    """Forget every row, as in a fresh process."""
+    CELLS.clear()
+    ROWS.clear()

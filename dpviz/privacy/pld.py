@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpviz.privacy.losses import CACHE, DIRECTIONS, Direction, FloatArray, Grid, GridTooLarge, Row
+from dpviz.privacy.losses import DIRECTIONS, Direction, FloatArray, Grid, GridTooLarge, Row, rows
 from dpviz.privacy.rdp import ORDERS, ledger_rdp
 from dpviz.privacy.records import Ledger, Phase
 
@@ -176,12 +176,12 @@ def _on_good_grid(
     ledger: Ledger, delta: float, adjacency: str, phases: Sequence[Phase], at: Sequence[int]
 ) -> list[tuple[float, float]]:
     """The bands on the coarsest grid that is fine enough, or the finest that is affordable."""
-    rows = len({(phase.noise_multiplier, phase.sample_rate) for phase in phases})
+    distinct = len({(phase.noise_multiplier, phase.sample_rate) for phase in phases})
     shape = Shape.of(ledger, delta, adjacency)
 
     def try_grid(tolerance: float, limit: int) -> list[tuple[float, float]] | None:
         grid = shape.grid(tolerance)
-        while grid.points <= MAX_WINDOW and grid.points * rows <= limit:
+        while grid.points <= MAX_WINDOW and grid.points * distinct <= limit:
             coarse = dataclasses.replace(shape.grid(COARSER * tolerance), cut=grid.cut)
             results = _bands_on(grid, coarse, phases, delta, adjacency, at)
             lower, upper = results[-1]
@@ -200,7 +200,7 @@ def _on_good_grid(
                 break
             results = try_grid(finer, 2**24) or results
         return results
-    raise GridTooLarge(f"{rows} phases would need more grid points than are affordable")
+    raise GridTooLarge(f"{distinct} phases would need more grid points than are affordable")
 
 
 def _bands_on(
@@ -226,8 +226,10 @@ def _curve(
 ) -> list[float]:
     """One bound after each of the phases that are asked for."""
     tally, curve, wanted = Tally(grid), [], set(at)
+    steps = [(phase.noise_multiplier, phase.sample_rate) for phase in phases]
+    found = rows(bound, direction, steps, grid)
     for k, phase in enumerate(phases):
-        tally.add(CACHE.row(bound, direction, phase.noise_multiplier, phase.sample_rate, grid), phase.steps)
+        tally.add(found[steps[k]], phase.steps)
         if k in wanted:
             curve.append(BOUNDS[bound](_compose(bound, tally), delta))
     return curve

@@ -23,7 +23,8 @@ FloatArray = NDArray[np.float64]
 # Fractional orders matter at low noise (sigma 0.5: 32.7 against 37.5 without them). The same set as Opacus' default.
 ORDERS: FloatArray = np.array([1 + x / 10 for x in range(1, 100)] + list(range(12, 64)), dtype=float)
 
-_CHUNK = 2_000_000  # numbers in one temporary array of the quadrature
+_MOST = 2_000_000  # quadrature points times orders of one sigma; beyond that other orders win by far
+_BLOCK = 100_000  # numbers in one temporary array of the quadrature: few enough to stay in the processor's cache
 
 
 def log_moments(
@@ -73,14 +74,14 @@ def _quadrature(orders: FloatArray, sigmas: FloatArray, q: float, adjacency: str
     first = np.floor(_stretch(low - centre, sigmas))
     points = (np.ceil(_stretch(reach + 12 * sigmas - centre, sigmas)) - first).astype(int) + 1
     by_size = np.argsort(points)
-    while by_size.size and points[by_size[0]] * orders.size <= _CHUNK:
+    while by_size.size and points[by_size[0]] * orders.size <= _MOST:
         # As many sigmas at once as fit; the largest of a block sets its points.
-        fits = np.count_nonzero(points[by_size] * np.arange(1, by_size.size + 1) * orders.size <= _CHUNK)
+        fits = max(1, np.count_nonzero(points[by_size] * np.arange(1, by_size.size + 1) * orders.size <= _BLOCK))
         block, by_size = by_size[:fits], by_size[fits:]
         sigma = sigmas[block, None]
         offset, spacing = _unstretch(first[block, None] + np.arange(points[block].max()), sigma)
         result[block] = _integrate(centre[block, None] + offset, spacing, orders[:, None], sigma, q, adjacency)
-    return result  # an order with too many points stays infinite: others win by far
+    return result
 
 
 def _stretch(offset: FloatArray, sigma: FloatArray) -> FloatArray:
