@@ -11,6 +11,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -155,6 +156,7 @@ def _lower(composed: Composed, delta: float) -> float:
     return epsilon if math.isfinite(epsilon) and wrapped(epsilon) <= allowance else 0.0
 
 
+@lru_cache(maxsize=64)  # a page asks for the same ledger several times
 def band(ledger: Ledger, delta: float, adjacency: str = "add-remove") -> tuple[float, float]:
     """(lower, upper) epsilon of a ledger under Poisson sampling. Raises GridTooLarge where no grid fits."""
     counts: dict[tuple[float, float], int] = {}

