@@ -1,5 +1,10 @@
 """The dashboard's entry: `streamlit run app.py`. A router and nothing else."""
 
-from dpviz.ui.shell import run
+import streamlit as st
 
-run()
+from dpviz.ui.shell import run, warm_up
+
+if __name__ == "__main__":  # a person's session
+    run()
+else:  # the server, once
+    app = st.App(__file__, lifespan=warm_up)

@@ -26,7 +26,7 @@ folded, warnings = chosen_rows()
 shown = view_controls(folded)
 if folded.empty:
     st.info("Nothing to compare yet: choose another dataset or paper above, show reported results, or train a run.")
-    st.page_link("pages/train.py", label="Train a run", icon="▶️")
+    st.page_link("pages/train.py", label="Train a run", icon=":material/play_arrow:")
 figure, rows = show_view(shown, folded)
 left_out_note(shown, folded)
 with st.container(horizontal=True):

@@ -49,7 +49,7 @@ def pick_runs() -> tuple[Run | None, Run | None]:
             "No run has diagnostics yet. Switch on **Diagnostics** in the form of the Train page before you launch, or "
             "press “Repeat with diagnostics” at a finished run."
         )
-        st.page_link("pages/train.py", label="Go to Train", icon="▶️")
+        st.page_link("pages/train.py", label="Go to Train", icon=":material/play_arrow:")
         return None, None
     if asked and st.session_state.get("gradients.asked") != asked:
         st.session_state["gradients.asked"] = asked

@@ -72,7 +72,9 @@ def tables(paper: Paper) -> None:
     if recipes_of(paper.name):
         st.markdown(f"{agreement(frames.values())} {far_off(frames.values())}")
     else:
-        st.page_link("pages/local.py", label="Its experiments are run on the page Local privacy", icon="☂️")
+        st.page_link(
+            "pages/local.py", label="Its experiments are run on the page Local privacy", icon=":material/umbrella:"
+        )
     for heading, frame in frames.items():
         folded = heading == OURS_ONLY or (heading == FROM_TEXT and next(iter(frames)) != FROM_TEXT)
         box = st.expander(f"{heading} ({len(frame)})") if folded else st.container()

@@ -213,7 +213,7 @@ def _actions(run: Run) -> None:
             st.markdown("The run, its curve and its checkpoint are removed for good.")
             _button("Yes, delete it", run.id, _delete, type="primary")
         _diagnostics(run)
-        st.page_link("pages/compare.py", label="Compare", icon="⚖️")
+        st.page_link("pages/compare.py", label="Compare", icon=":material/balance:")
         st.download_button(
             "Download", lambda: json.dumps(run.to_json()), f"run-{run.id}.json", "application/json", on_click="ignore"
         )
@@ -222,7 +222,9 @@ def _actions(run: Run) -> None:
 def _diagnostics(run: Run) -> None:
     """A link to what was looked at; without diagnostics, the same run once more with them."""
     if has_diagnostics(run):
-        st.page_link("pages/gradients.py", label="Gradients", icon="↘️", query_params={"run": run.id})
+        st.page_link(
+            "pages/gradients.py", label="Gradients", icon=":material/trending_down:", query_params={"run": run.id}
+        )
     elif run.status == "done":
         _button(
             "Repeat with diagnostics", run.id, _diagnose, help="The same run once more; looking does not change it."

@@ -7,7 +7,7 @@ from functools import partial
 
 import streamlit as st
 
-from dpviz.privacy import SCHEDULES, InputError, guarantee, rdp_table
+from dpviz.privacy import SCHEDULES, InputError, Schedule, guarantee, rdp_table
 from dpviz.privacy.schedules import CUSTOM
 from dpviz.ui import drawing
 from dpviz.ui.cards import guarantee_card, input_error
@@ -18,6 +18,13 @@ from dpviz.ui.settings import OWN_DATA, Settings, delta_warning, read_settings, 
 from dpviz.views.numbers import epsilon_text
 
 TABS = ("Guarantee", "Price tags", "What if", "Files and code")
+
+
+def prepare() -> None:
+    """Fill the caches that the page's first sight needs."""
+    settings = Settings()
+    settings.price(tuple(Schedule.of("linear").sigmas(settings.epochs).tolist()))
+    rdp_table(settings.sample_rate)
 
 
 @st.fragment

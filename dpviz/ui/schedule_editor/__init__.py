@@ -132,7 +132,8 @@ def schedule_editor(
         "high": high,
         "height": height,
     }
-    _mount(key=key, data=data, on_draw_change=receive, width="stretch", height="content")
+    # In a list: Streamlit searches a mapping for data frames, and imports pandas for that.
+    _mount(key=key, data=[data], on_draw_change=receive, width="stretch", height="content")
 
 
 def _editable(sigmas: Iterable[Any]) -> tuple[float, ...]:

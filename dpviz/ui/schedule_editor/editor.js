@@ -345,7 +345,7 @@ function smoothed(sigmas) {
 
 // Streamlit calls this on mount and again whenever the data changes, and runs a call's clean-up late when a newer call
 // overtook it: only the clean-up of the latest call means that the editor is gone.
-export default function ({ data, parentElement, setStateValue }) {
+export default function ({ data: [data], parentElement, setStateValue }) {
   let editor = parentElement.scheduleEditor;
   if (!editor?.svg.isConnected) {
     editor?.destroy();
