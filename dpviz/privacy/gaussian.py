@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 from scipy.special import log_ndtr
 
 from dpviz.privacy.records import Ledger, steps_per_epoch
@@ -36,14 +35,12 @@ def log_delta(epsilon: float, mu: float) -> float:
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """The smallest epsilon >= 0 at which a Gaussian mechanism of this mu has this delta."""
-    from scipy.optimize import brentq  # here, since most schedules are sampled and never need it
-
     if mu == math.inf:
         return math.inf
     target = math.log(delta)
     if log_delta(0.0, mu) <= target:
         return 0.0
-    high = mu * mu / 2 + mu * math.sqrt(-2 * target) + 1e-12  # Chernoff: delta(high) is below the target
-    return float(
-        brentq(lambda epsilon: log_delta(epsilon, mu) - target, 0.0, high, xtol=1e-14, rtol=8 * np.finfo(float).eps)
-    )
+    low, high = 0.0, mu * mu / 2 + mu * math.sqrt(-2 * target) + 1e-12  # Chernoff: delta(high) is below the target
+    while low < (middle := (low + high) / 2) < high and high - low > 1e-15 * high:
+        low, high = (low, middle) if log_delta(middle, mu) <= target else (middle, high)
+    return high

@@ -127,6 +127,11 @@ def _dataset_title(name: str) -> str:
 # --- data
 
 
+def prepare() -> None:
+    """Price what the papers report, and read their cached runs, before anybody asks."""
+    _folded(Store().folder, (), tuple(item.run.id for item in cached().runs), True, ALL, ALL)
+
+
 def chosen_rows() -> tuple[pd.DataFrame, list[str]]:
     """The folded rows that pass the filters, and what could not be read."""
     show, dataset, paper = (st.session_state[key(name)] for name in ("show", "dataset", "paper"))

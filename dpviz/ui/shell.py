@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ import streamlit as st
 ROOT = Path(__file__).parents[2]
 ICON = Path(__file__).with_name("icon.svg")
 SWIFT = 0.0005  # seconds after which a busy thread lets others run: the browser's files must not wait for the warm-up
+SETTLED = 4.0  # seconds until the first page is there and the other pages' turn comes
 ROUTED = "routed"  # in the session once it came through the navigation
 
 
@@ -57,9 +59,17 @@ def run() -> None:
 
 @asynccontextmanager
 async def warm_up(_: st.App) -> AsyncIterator[None]:
-    """Load what the home page needs while the first browser is still fetching Streamlit's own files."""
-    threading.Thread(target=_load_home, name="warm-up", daemon=True).start()
+    """Load what the home page needs while the first browser is still fetching Streamlit's own files, then the rest."""
+    threading.Thread(target=_load_pages, name="warm-up", daemon=True).start()
     yield
+
+
+def _load_pages() -> None:
+    _load_home()
+    time.sleep(SETTLED)
+    from dpviz.ui import compare
+
+    compare.prepare()
 
 
 def _load_home() -> None:
