@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,10 @@ TOLERANCES = ((0.003, 2**24), (0.02, 2**24), (0.1, 2**25))
 MAX_WINDOW = 2**20  # grid points
 COARSER = 16  # times the tolerance, for the direction that is expected to cost less
 WIDE = 0.03  # a band wider than this share of epsilon is tried again on a finer grid
+# Times the tilt, times the fineness. Very rare, large losses (tiny sample rates) centre on a far steeper tilt than the
+# moments of the whole ledger say.
+STEEP = 16
+RETRIES = ((1, 4), (STEEP, 512), (1, 16))
 MOST_WRAPPED = 1e-3  # share of delta that may wrap around the window
 LEAST_TILTED = 1e-12  # tilted mass at epsilon, per step, below which rounding would show
 NEGLIGIBLE = 1e-7  # share of delta that truncation may cost
@@ -83,8 +88,9 @@ def _compose(bound: str, tally: Tally) -> Composed:
         spectrum = np.exp(sum(count * np.log(product) for count, product in tally.powers.items()))
     spectrum = np.where(np.isfinite(spectrum), spectrum, 0.0)
     tilted = np.fft.irfft(spectrum, grid.points)
-    # Rounding: the relative error of a Fourier coefficient grows with the number of factors.
-    factors = 4 * tally.steps + 20 * math.log2(grid.points)
+    # Rounding: each row's coefficients carry the error of its transform, and a product adds up those of its factors.
+    depth = math.log2(grid.points)
+    factors = tally.steps * (4 + 3 * depth) + 20 * depth
     rounding = np.finfo(float).eps * factors * 2 * np.abs(spectrum).sum() / grid.points
 
     # Chernoff bounds what lies below and above the window; it is placed so that both bounds are equal.
@@ -96,7 +102,8 @@ def _compose(bound: str, tally: Tally) -> Composed:
     tilted = np.roll(tilted, -(start % grid.points))
     tilted = np.maximum(tilted + (rounding if bound == "upper" else -rounding), 0.0)
 
-    mass = tilted * np.exp(tally.log_mass - grid.tilt * losses)
+    # No outcome is likelier than 1; far below epsilon a steep tilt leaves nothing but rounding, blown up.
+    mass = np.minimum(tilted * np.exp(np.minimum(tally.log_mass - grid.tilt * losses, 700.0)), 1.0)
     if bound == "upper":
         outside = math.exp(min(tally.log_mass_up - grid.tilt_up * top, 0.0))
     else:
@@ -140,7 +147,7 @@ def _upper(composed: Composed, delta: float) -> float:
 def _lower(composed: Composed, delta: float) -> float:
     """Mass that wrapped around is taken off where it could weigh most: (1 - e^-x) e^(-tilt x) at its largest.
 
-    0 if that is too much to tell: a wider window is needed.
+    0 if that is too much to tell, or if epsilon lies below the window: another window is needed.
     """
     tilt = composed.tilt
     heaviest = (tilt / (1 + tilt)) ** tilt / (1 + tilt) * composed.outside
@@ -148,12 +155,15 @@ def _lower(composed: Composed, delta: float) -> float:
     def wrapped(epsilon: float) -> float:
         return heaviest * math.exp(min(composed.log_scale - tilt * epsilon, 700.0))
 
+    def inside(epsilon: float) -> bool:
+        return bool(composed.losses[0] < epsilon < math.inf)
+
     epsilon = composed.epsilon(delta)
-    if not (math.isfinite(epsilon) and wrapped(epsilon) <= MOST_WRAPPED * delta):
+    if not (inside(epsilon) and wrapped(epsilon) <= MOST_WRAPPED * delta):
         return 0.0
     allowance = 2 * wrapped(epsilon)
     epsilon = composed.epsilon(delta + allowance)
-    return epsilon if math.isfinite(epsilon) and wrapped(epsilon) <= allowance else 0.0
+    return epsilon if inside(epsilon) and wrapped(epsilon) <= allowance else 0.0
 
 
 @lru_cache(maxsize=64)  # a page asks for the same ledger several times
@@ -179,9 +189,9 @@ def _on_good_grid(
 ) -> list[tuple[float, float]]:
     """The bands on the coarsest grid that is fine enough, or the finest that is affordable."""
     distinct = len({(phase.noise_multiplier, phase.sample_rate) for phase in phases})
-    shape = Shape.of(ledger, delta, adjacency)
+    usual = Shape.of(ledger, delta, adjacency)
 
-    def try_grid(tolerance: float, limit: int) -> list[tuple[float, float]] | None:
+    def try_grid(shape: Shape, tolerance: float, limit: int) -> list[tuple[float, float]] | None:
         grid = shape.grid(tolerance)
         while grid.points <= MAX_WINDOW and grid.points * distinct <= limit:
             coarse = dataclasses.replace(shape.grid(COARSER * tolerance), cut=grid.cut)
@@ -192,15 +202,16 @@ def _on_good_grid(
             grid = dataclasses.replace(grid, points=2 * grid.points)
         return None
 
-    for tolerance, limit in TOLERANCES:
-        results = try_grid(tolerance, limit)
+    for times, (tolerance, limit) in product((1, STEEP), TOLERANCES):
+        results = try_grid(usual.steeper(times), tolerance, limit)
         if results is None:
             continue
-        for finer in (tolerance / 4, tolerance / 16):
+        for steeper, finer in RETRIES:
             lower, upper = results[-1]
             if upper - lower <= WIDE * upper:
                 break
-            results = try_grid(finer, 2**24) or results
+            others = try_grid(usual.steeper(steeper), tolerance / finer, 2**24) or results
+            results = [(max(a, c), min(b, d)) for (a, b), (c, d) in zip(results, others, strict=True)]
         return results
     raise GridTooLarge(f"{distinct} phases would need more grid points than are affordable")
 
@@ -213,17 +224,17 @@ def _bands_on(
     Any direction's lower bound is one for the worst direction.
     """
     worst, *others = DIRECTIONS[adjacency]
-    uppers = _curve("upper", worst, grid, phases, delta, at)
+    uppers = bound_curve("upper", worst, grid, phases, delta, at)
     for direction in others:
-        bounds = _curve("upper", direction, coarse, phases, delta, at)
+        bounds = bound_curve("upper", direction, coarse, phases, delta, at)
         if any(other > upper for other, upper in zip(bounds, uppers, strict=True)):
-            bounds = _curve("upper", direction, grid, phases, delta, at)
+            bounds = bound_curve("upper", direction, grid, phases, delta, at)
         uppers = [max(pair) for pair in zip(uppers, bounds, strict=True)]
-    lowers = _curve("lower", worst, grid, phases, delta, at)
+    lowers = bound_curve("lower", worst, grid, phases, delta, at)
     return [(max(0.0, min(lower, upper)), max(0.0, upper)) for lower, upper in zip(lowers, uppers, strict=True)]
 
 
-def _curve(
+def bound_curve(
     bound: str, direction: Direction, grid: Grid, phases: Sequence[Phase], delta: float, at: Sequence[int]
 ) -> list[float]:
     """One bound after each of the phases that are asked for."""
@@ -273,6 +284,13 @@ class Shape:
         if not (0 < width < math.inf and scatter > 0):
             raise GridTooLarge("the loss moments are too large")
         return cls(ledger.steps, delta, float(scatter), rung, float(chosen[2]), float(chosen[0]), float(width))
+
+    def steeper(self, times: float) -> Shape:
+        """The same window, tilted more."""
+        if times == 1:
+            return self
+        tilt = times * self.tilt
+        return dataclasses.replace(self, tilt=tilt, tilt_up=2 * tilt)
 
     def grid(self, tolerance: float) -> Grid:
         """Connecting the dots adds about interval^2 / 6 to the variance of a step's loss."""

@@ -27,6 +27,8 @@ from dpviz.privacy import (
     price_tags,
 )
 from dpviz.privacy.gaussian import composed_mu, gaussian_epsilon, log_delta
+from dpviz.privacy.losses import REMOVE
+from dpviz.privacy.pld import Shape, bound_curve
 
 DELTA = 1e-5
 
@@ -250,3 +252,17 @@ def test_what_cannot_be_priced_is_refused_in_one_sentence(work, says: str) -> No
     with pytest.raises(InputError) as refusal:
         work()
     assert says in str(refusal.value)
+
+
+def test_rare_large_losses_get_a_narrow_band() -> None:
+    """At a tiny sample rate and delta the loss is a few rare jumps: only a steep tilt sees them."""
+    found = epsilon(Ledger([Phase(1.467, 4.4e-6, 321_080)]), 2.2e-12)
+    assert found.fallback is None
+    assert found.upper - found.lower <= 0.1 * found.upper
+
+
+def test_a_window_above_epsilon_gives_no_lower_bound() -> None:
+    phases, delta = [Phase(1.007, 1.46e-6, 372_720)], 1.6e-11
+    grid = Shape.of(Ledger(phases), delta).steeper(64).grid(0.1)  # far too steep: its window lies elsewhere
+    (lower,) = bound_curve("lower", REMOVE, grid, phases, delta, [0])
+    assert lower <= epsilon(Ledger(phases), delta).upper
