@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 import statistics
@@ -119,7 +120,9 @@ class Result:
         }
         if not begun:
             return None
-        return _selection(tuple(sorted(map(_ledger, begun.values()), key=repr)), self.sweep.start.delta)
+        found = _selection(tuple(sorted(map(_ledger, begun.values()), key=repr)), self.sweep.start.delta)
+        # A search's trials depend on one another's results, which the bound for random trials does not allow.
+        return dataclasses.replace(found, drawn=None, trials="") if self.sweep.search else found
 
 
 def _beats(one: Row, other: Row) -> bool:
