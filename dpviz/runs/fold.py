@@ -8,6 +8,7 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from dpviz.privacy import Phase, Selection, epoch_phases, selection
 from dpviz.privacy.guarantees import rule_of
@@ -171,3 +172,63 @@ def result(store: Store, sweep_id: str, runs: Mapping[str, Summary] | None = Non
 def live_runs(found: Result) -> tuple[Summary, ...]:
     """The runs of a sweep that wait or train."""
     return tuple(run for row in found.rows for run in row.runs if run is not None and run.status in LIVE)
+
+
+def price_words(found: Result) -> tuple[str, ...]:
+    """What the winner's epsilon is once it was chosen, sentence by sentence, each with what it assumes."""
+    cost = found.selection
+    if cost is None:
+        return ()
+    if cost.single is None or cost.composed is None:
+        return (f"At least one of the {cost.runs} runs has no guarantee, so neither has the choice among them.",)
+    sentences = [
+        f"One run alone, had no other been looked at: epsilon {cost.single.upper:.3f} (the dearest of {cost.runs}).",
+        f"All {cost.runs} runs composed: epsilon {cost.composed.upper:.3f}. This holds for the winner, however it was "
+        "chosen.",
+    ]
+    if cost.drawn is not None:
+        sentences.append(
+            f"Had the number of runs been drawn at random ({cost.trials}, {cost.runs} on average), each of them a "
+            f"random candidate, and only the best ever been shown: epsilon {cost.drawn.upper:.3f} (Papernot & Steinke "
+            "2022). This sweep's number was fixed ahead, so that is a comparison and not a guarantee."
+        )
+    else:
+        sentences.append("Each proposal depended on results before it, so no cheaper bound than composition applies.")
+    sentences.append("The choice looked at test accuracy: people whose records are in the test data are not covered.")
+    return tuple(sentences)
+
+
+def result_json(found: Result) -> dict[str, Any]:
+    """A sweep's result as JSON: rows in order, accuracies as fractions, an epsilon null where there is none."""
+    cost, winner = found.selection, found.winner
+    return {
+        "sweep_id": found.sweep.id,
+        "title": found.sweep.title,
+        "runs": found.total,
+        "done": found.done,
+        "failed": found.failed,
+        "rows": [_row_json(row) for row in found.rows],
+        "winner": dict(winner.candidate.settings) if winner else None,
+        "front": [dict(row.candidate.settings) for row in found.front],
+        "selection": cost
+        and {
+            "runs": cost.runs,
+            "single": cost.single and cost.single.upper,
+            "composed": cost.composed and cost.composed.upper,
+            "drawn": cost.drawn and cost.drawn.upper,
+            "trials": cost.trials,
+            "words": list(price_words(found)),
+        },
+    }
+
+
+def _row_json(row: Row) -> dict[str, Any]:
+    return {
+        "settings": dict(row.candidate.settings),
+        "seeds": [spec.seed for spec in row.candidate.specs],
+        "run_ids": [run.id if run else None for run in row.runs],
+        "statuses": [run.status if run else None for run in row.runs],
+        "test_accuracy": {"mean": row.mean, "std": row.std},
+        "epsilon": row.epsilon,
+        "error": row.problem,
+    }

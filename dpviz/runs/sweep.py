@@ -230,7 +230,8 @@ def read_toml(text: str) -> Sweep:
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise InputError(f"the sweep is not valid TOML: {error}") from None
+        hint = 'settings with a dot are written in quotes, "schedule.start" = 5'
+        raise InputError(f"the sweep is not valid TOML: {error}; {hint}") from None
     for key in data:
         if key not in TOML_KEYS:
             raise InputError(f"a sweep has no {key!r}; it has {', '.join(TOML_KEYS)}")
