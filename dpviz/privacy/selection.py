@@ -24,7 +24,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import brentq
 
 from dpviz.privacy.accountants import epsilon
 from dpviz.privacy.rdp import ORDERS, FloatArray, ledger_rdp, smallest_epsilon
@@ -134,8 +133,11 @@ def gamma_of(mean: float, eta: float) -> float:
     """The gamma at which K has this mean; 1 if the mean is 1, when K is always 1."""
     if mean <= 1 + 1e-12:
         return 1.0
-    found = brentq(lambda log_odds: mean_of(math.exp(-log_odds), eta) - mean, 1e-15, 60.0, xtol=1e-14)
-    return math.exp(-float(found))
+    low, high = 0.0, 60.0  # of log 1/gamma, with which the mean rises
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if mean_of(math.exp(-middle), eta) < mean else (low, middle)
+    return math.exp(-high)
 
 
 # Name -> RDP of the best, from the RDP of one trial, its orders and the expected number of trials.
