@@ -2,8 +2,8 @@
 
 Each run is logistic regression on 6,000 digits, 150 steps. `*_run_seconds` is what one run takes from its first step to
 its last checkpoint, tests included; `*_overhead_seconds` is what the sweep adds to it: saving, handing over, waiting.
-The cluster is two raylets with a core each on this machine. The first run in each engine, which imports torch, does not
-count.
+The cluster is two raylets with a core each on this machine; a run has one thread in both engines. The first run in each,
+which imports torch, does not count.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from dpviz.runs.runner import BackgroundRunner
 from dpviz.runs.settings import DEFAULT, change
 from dpviz.runs.store import Store
 from dpviz.runs.sweep import Sweep
-from dpviz.runs.work import cores
 
 MEMBERS = (4, 8, 16)
 WORKERS = 2
@@ -33,7 +32,7 @@ def rows() -> list[dict[str, Any]]:
     """One row a number of members: seconds a member stay the same if cost grows linearly."""
     with tempfile.TemporaryDirectory() as folder:
         queue_store, ray_store = Store(f"{folder}/queue"), Store(f"{folder}/ray")
-        queue = BackgroundRunner(queue_store, threads=cores())
+        queue = BackgroundRunner(queue_store, threads=1)
         try:
             _drive(queue_store, queue, WIDTH, range(1))
             in_queue = {members: _timed(queue_store, queue, WIDTH, 1, members) for members in MEMBERS}
