@@ -2,8 +2,8 @@
 
 Each run is logistic regression on 6,000 digits, 150 steps. `*_run_seconds` is what one run takes from its first step to
 its last checkpoint, tests included; `*_overhead_seconds` is what the sweep adds to it: saving, handing over, waiting.
-The cluster is two raylets with a core each on this machine; a run has one thread in both engines. The first run in each,
-which imports torch, does not count.
+The cluster is two raylets with a core each on this machine; a run has one thread in both engines. The first run in
+each, which imports torch, does not count.
 """
 
 from __future__ import annotations

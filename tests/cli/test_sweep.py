@@ -65,8 +65,8 @@ def test_a_sweep_prints_rows_winner_and_price_and_again_only_what_it_has(file, s
     assert len(store.list().runs) == 4
 
 
-def test_an_interrupted_sweep_ends_as_stopped_and_goes_on_when_given_again(file, store, tmp_path):
-    file.write_text(TEXT.replace("epochs = 3", "epochs = 60").replace("epsilon = 2.0", ""))
+def test_an_interrupted_sweep_ends_as_stopped_and_goes_on_when_given_again(file, store, capsys):
+    file.write_text(TEXT.replace("epochs = 3", "epochs = 40").replace("epsilon = 2.0", ""))
     command = [sys.executable, "-m", "dpviz", "sweep", str(file)]
     process = subprocess.Popen(command, cwd=ROOT, env=os.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     deadline = time.monotonic() + 60
@@ -78,7 +78,13 @@ def test_an_interrupted_sweep_ends_as_stopped_and_goes_on_when_given_again(file,
     assert b"give the same file again to go on" in out
     stopped = store.list().runs
     assert {run.status for run in stopped} <= {"stopped", "done"}
-    assert any(0 < run.epochs_done < 60 for run in stopped)
+    assert any(0 < run.epochs_done < 40 for run in stopped)
+    before = {run.id: store.get(run.id).epochs for run in stopped}
+    assert main(["sweep", str(file), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["done"] == 4
+    assert len(store.list().runs) == 4
+    for run_id, epochs in before.items():
+        assert store.get(run_id).epochs[: len(epochs)] == epochs
 
 
 @pytest.mark.parametrize(
