@@ -28,6 +28,7 @@ certify: .venv/dev
 bench: .venv/dev
 	$(BIN)/python -m dpviz bench accountant
 	$(BIN)/python -m dpviz bench training
+	$(BIN)/python -m dpviz bench scale
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -38,7 +39,7 @@ bench: .venv/dev
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt
 	@touch $@
 
-.venv/dev: requirements-dev.txt requirements.txt .venv/bin/python
+.venv/dev: requirements-dev.txt requirements-cluster.txt requirements.txt .venv/bin/python
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	@touch $@ .venv/runtime
 

@@ -10,6 +10,7 @@ from dpviz.ui.launch import ASKED, launch_panel
 from dpviz.ui.run_form import NOTE, prepare, settings_form, start_from
 from dpviz.ui.run_panel import runs_panel
 from dpviz.ui.shell import ensure_navigation
+from dpviz.ui.sweep_panel import sweep_launcher, sweeps_panel
 
 ensure_navigation()
 st.title("Train")
@@ -22,9 +23,12 @@ with form:
         st.info(st.session_state.pop(NOTE))
     start_from()
     try:
-        launch_panel(settings_form())
+        spec = settings_form()
+        launch_panel(spec)
+        sweep_launcher(spec)
     except InputError as error:
         st.session_state.pop(ASKED, None)
         input_error(error)
 with runs:
+    sweeps_panel()
     runs_panel()

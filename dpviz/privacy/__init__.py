@@ -6,6 +6,7 @@ from dpviz.privacy.guarantees import guarantee, guarantee_path, prestige_guarant
 from dpviz.privacy.rdp import rdp_table
 from dpviz.privacy.records import Epsilon, Guarantee, Ledger, Phase, epoch_phases, steps_per_epoch
 from dpviz.privacy.schedules import SCHEDULES, Schedule
+from dpviz.privacy.selection import Selection, selection
 from dpviz.privacy.tables import InputError
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "Ledger",
     "Phase",
     "Schedule",
+    "Selection",
     "calibrate",
     "epoch_phases",
     "epsilon",
@@ -31,6 +33,7 @@ __all__ = [
     "prestige_guarantee",
     "price_tags",
     "rdp_table",
+    "selection",
     "selection_cost",
     "steps_per_epoch",
 ]

@@ -48,6 +48,7 @@ class Job:
     ending: str = "stopped"
     begun: bool = False
     progress: Progress | None = None
+    data: Any = None  # what to train on, where somebody has read it already; None: read it from data_dir
 
 
 def work(store: Store, job: Job) -> str:
@@ -90,7 +91,7 @@ def _train(store: Store, job: Job, run: Run, provenance: Provenance) -> str:
     checkpoint.use_threads(provenance.threads)
     with _saving():
         store.set_status(run.id, "running", provenance=provenance)
-    trainer = Trainer(run.spec, device=provenance.device, data_dir=job.data_dir)
+    trainer = Trainer(run.spec, device=provenance.device, data_dir=job.data_dir, data=job.data)
     last = run.epochs[-1] if run.epochs else None
     saved = store.read_checkpoint(run.id)
     if saved is not None:

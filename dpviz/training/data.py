@@ -19,6 +19,7 @@ import pickle
 import sys
 import tarfile
 import urllib.request
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,6 +65,20 @@ class Data:
     def shape(self) -> tuple[int, ...]:
         return tuple(self.train_images.shape[1:])
 
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The same as arrays that share the tensors' memory, to be handed to another process."""
+        return {name: getattr(self, name).numpy() for name in _TENSORS} | {"classes": np.array(self.classes)}
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Data:
+        """Tensors on top of the arrays' memory, which may be read-only: nothing here ever writes into data."""
+        import torch
+
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
+            tensors = [torch.from_numpy(arrays[name]) for name in _TENSORS]
+        return cls(*tensors, classes=int(arrays["classes"]))
+
     def first(self, examples: int) -> Data:
         """The same test set, and only the first so many training examples."""
         return Data(
@@ -71,6 +86,7 @@ class Data:
         )
 
 
+_TENSORS = ("train_images", "train_labels", "test_images", "test_labels")
 _IDX = ("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz")
 _IDX_TEST = ("t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz")
 _CIFAR_TRAIN = tuple(f"data_batch_{number}" for number in range(1, 6))

@@ -1,0 +1,95 @@
+"""A sweep in the queue and on Ray with two workers: runs a minute, and what a run costs beside its training.
+
+Each run is logistic regression on 6,000 digits, 150 steps. `*_run_seconds` is what one run takes from its first step to
+its last checkpoint, tests included; `*_overhead_seconds` is what the sweep adds to it: saving, handing over, waiting.
+The cluster is two raylets with a core each on this machine; a run has one thread in both engines. The first run in
+each, which imports torch, does not count.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from dpviz.runs.cluster import ClusterRunner
+from dpviz.runs.drive import WIDTH, Crew, Drive
+from dpviz.runs.runner import BackgroundRunner
+from dpviz.runs.settings import DEFAULT, change
+from dpviz.runs.store import Store
+from dpviz.runs.sweep import Sweep
+
+MEMBERS = (4, 8, 16)
+WORKERS = 2
+STORE_BYTES = 150_000_000
+
+
+def rows() -> list[dict[str, Any]]:
+    """One row a number of members: seconds a member stay the same if cost grows linearly."""
+    with tempfile.TemporaryDirectory() as folder:
+        queue_store, ray_store = Store(f"{folder}/queue"), Store(f"{folder}/ray")
+        queue = BackgroundRunner(queue_store, threads=1)
+        try:
+            _drive(queue_store, queue, WIDTH, range(1))
+            in_queue = {members: _timed(queue_store, queue, WIDTH, 1, members) for members in MEMBERS}
+        finally:
+            queue.close()
+        with cluster() as address:
+            ray = ClusterRunner(ray_store, address)
+            try:
+                _drive(ray_store, ray, ray.width, range(WORKERS))
+                on_ray = {members: _timed(ray_store, ray, ray.width, WORKERS, members) for members in MEMBERS}
+            finally:
+                ray.close()
+    return [
+        {"members": members}
+        | {f"queue_{name}": value for name, value in in_queue[members].items()}
+        | {f"ray_{name}": value for name, value in on_ray[members].items()}
+        for members in MEMBERS
+    ]
+
+
+@contextlib.contextmanager
+def cluster(nodes: int = WORKERS) -> Iterator[str]:
+    """A real Ray cluster of so many raylets on this machine, a core each."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    from ray.cluster_utils import Cluster
+
+    size = {"num_cpus": 1, "object_store_memory": STORE_BYTES}
+    made = Cluster(initialize_head=True, head_node_args={**size, "include_dashboard": False})
+    try:
+        for _ in range(nodes - 1):
+            made.add_node(**size)
+        yield made.address
+    finally:
+        made.shutdown()
+
+
+def _timed(store: Store, crew: Crew, width: int, workers: int, members: int) -> dict[str, float]:
+    first = 1000 * members  # seeds of its own: a run that is there already would not be made again
+    began = time.perf_counter()
+    minutes = _drive(store, crew, width, range(first, first + members))
+    seconds = time.perf_counter() - began
+    each = 60 * statistics.fmean(minutes)
+    return {
+        "members_per_minute": 60 * members / seconds,
+        "seconds_per_member": seconds / members,
+        "run_seconds": each,
+        "overhead_seconds": workers * seconds / members - each,
+    }
+
+
+def _drive(store: Store, crew: Crew, width: int, seeds: range) -> list[float]:
+    """Make a run for each seed; the minutes that each of them took."""
+    start = change(DEFAULT, {"model": "logistic", "subset": 6000, "batch_size": 200, "epochs": 5})
+    minutes: list[float] = []
+    sweep = Sweep(start, tuple(seeds), ((("learning_rate", (0.5,)),),))
+    drive = Drive(sweep, store, crew, width=width, on_end=lambda _, run: minutes.append(run.provenance.minutes))
+    drive.run()
+    if drive.problem or len(minutes) != len(seeds):
+        raise RuntimeError(f"the sweep did not finish: {drive.problem}")
+    return minutes

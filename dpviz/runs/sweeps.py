@@ -1,0 +1,129 @@
+"""The folder of sweeps, inside the store's: what each of them is and which candidates it has so far.
+
+.sweeps/<id>/sweep.json        written once
+.sweeps/<id>/candidates.jsonl  append only, one candidate a line, in the order in which they were made
+.sweeps/<id>/search.journal    what Optuna remembers, searches only
+.sweeps/<id>/lock              held by the process that drives the sweep
+
+The runs themselves are runs like any other; a sweep knows its own by their settings.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+from dpviz.privacy.tables import InputError
+from dpviz.runs import folder as files
+from dpviz.runs.lock import Lock, held
+from dpviz.runs.store import Store
+from dpviz.runs.sweep import Candidate, Sweep
+from dpviz.training.spec import RunSpec
+
+SWEEPS, SWEEP, CANDIDATES, JOURNAL = ".sweeps", "sweep.json", "candidates.jsonl", "search.journal"
+SWEEP_ID = re.compile(r"[0-9a-f]{16}")
+
+
+class SweepFolder:
+    """One sweep's files. Making one touches nothing."""
+
+    def __init__(self, store: Store, sweep_id: str) -> None:
+        if not (isinstance(sweep_id, str) and SWEEP_ID.fullmatch(sweep_id)):
+            raise InputError(f"{str(sweep_id)[:60]!r} is not a sweep's id")
+        self.path = store.folder / SWEEPS / sweep_id
+
+    def save(self, sweep: Sweep) -> None:
+        """Keep the description; a sweep that is there already stays as it is."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            if not (self.path / SWEEP).exists():
+                files.replace(self.path / SWEEP, files.dump(sweep.to_json()))
+        except OSError as error:
+            raise InputError(f"the sweep cannot be saved: {files.reason(error)} (the runs folder)") from None
+
+    def sweep(self) -> Sweep:
+        if not self.path.is_dir():
+            raise InputError(f"there is no sweep {self.path.name!r}")
+        return Sweep.from_json(files.load(self.path / SWEEP))
+
+    def candidates(self) -> tuple[Candidate, ...]:
+        """The candidates so far; an unfinished last line is dropped."""
+        path = self.path / CANDIDATES
+        try:
+            found = path.stat()
+        except FileNotFoundError:
+            return ()
+        return read_candidates(path, found.st_mtime_ns, found.st_size)
+
+    def append(self, candidate: Candidate) -> None:
+        """Add a candidate; whoever calls holds the lock. What a crash left unfinished is cut off first."""
+        data = {
+            "settings": dict(candidate.settings),
+            "specs": [spec.to_json() for spec in candidate.specs],
+            "error": candidate.error,
+        }
+        with open(self.path / CANDIDATES, "ab") as file:
+            size = files.read_bytes(self.path / CANDIDATES).rfind(b"\n") + 1
+            file.truncate(size)
+            file.write(files.dump(data))
+            file.flush()
+            os.fsync(file.fileno())
+
+    def lock(self) -> Lock:
+        """Take the sweep; an InputError if another process, or this one, drives it."""
+        try:
+            return Lock(self.path / files.LOCK)
+        except InputError:
+            raise InputError("this sweep is running already; stop it there first") from None
+        except OSError as error:
+            raise InputError(f"the sweep cannot be started: {files.reason(error)} (the runs folder)") from None
+
+    @property
+    def driven(self) -> bool:
+        """Whether a living process drives it."""
+        return held(self.path / files.LOCK)
+
+    def delete(self) -> None:
+        """Forget the sweep; its runs stay."""
+        lock = self.lock()
+        try:
+            shutil.rmtree(self.path)
+        finally:
+            lock.release()
+
+
+@functools.lru_cache(maxsize=64)
+def read_candidates(path: Path, changed: int, size: int) -> tuple[Candidate, ...]:
+    """The candidates in a file, read again only when the file has changed: a page asks every second."""
+    try:
+        lines = files.read_bytes(path).split(b"\n")[:-1]
+    except OSError as error:
+        raise InputError(f"{files.shown(path)} cannot be read: {files.reason(error)}") from None
+    return tuple(_candidate(path, line, number) for number, line in enumerate(lines, start=1))
+
+
+def _candidate(path: Path, line: bytes, number: int) -> Candidate:
+    try:
+        data: Any = files.DECODER.decode(line.decode())
+        specs = tuple(RunSpec.from_json(spec) for spec in data["specs"])
+        return Candidate(tuple(data["settings"].items()), specs, str(data["error"]))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise InputError(f"{files.shown(path)}, line {number} is damaged: {error}") from None
+
+
+def sweep_ids(store: Store) -> tuple[str, ...]:
+    """Ids of the sweeps in a store, the newest first."""
+    folder = store.folder / SWEEPS
+    try:
+        found = [path for path in folder.iterdir() if SWEEP_ID.fullmatch(path.name) and (path / SWEEP).is_file()]
+    except OSError:
+        return ()
+    return tuple(path.name for path in sorted(found, key=_made, reverse=True))
+
+
+def _made(path: Path) -> float:
+    return (path / SWEEP).stat().st_mtime

@@ -1,0 +1,139 @@
+"""Sweeps on the Train page: launching one, the progress of the whole, stop and resume, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import streamlit as st
+
+from dpviz.privacy.tables import InputError
+from dpviz.runs import Store
+from dpviz.runs.cluster import ClusterRunner, ray_address
+from dpviz.runs.drive import WIDTH, Drive, driven, launch
+from dpviz.runs.fold import Result, by_key, price_words, result
+from dpviz.runs.sweep import Sweep
+from dpviz.runs.sweeps import SweepFolder, sweep_ids
+from dpviz.training.spec import RunSpec
+from dpviz.ui.cards import input_error
+from dpviz.ui.run_form import key
+from dpviz.ui.runs import plain, read_only, runner
+from dpviz.ui.sweep_form import setting_title, sweep_form
+from dpviz.views.sweeps import progress_text, sweep_frame
+
+ASKED = "sweep.asked"
+PROBLEM = "sweep.problem"
+LIVE_SECONDS, IDLE_SECONDS = 1.0, 5.0
+SHOWN = 5  # sweeps that are listed; older ones are still in the store
+
+
+def sweep_launcher(spec: RunSpec) -> None:
+    """Below the run's form: the same settings, some of them varied."""
+    with st.expander("Sweep: many runs at once"):
+        title = st.text_input("Title of the sweep", key="sweep.title", max_chars=80, placeholder="optional")
+        try:
+            sweep = sweep_form(spec, st.session_state[key("seeds")], title)
+        except InputError as error:
+            st.session_state.pop(ASKED, None)
+            st.markdown(f":small[{plain(str(error)[:1].upper() + str(error)[1:])}.]")
+            return
+        locked = read_only()
+        st.markdown(f":small[{sweep.size} candidates, {sweep.runs} runs.]")
+        st.button("Launch sweep", type="primary", disabled=bool(locked), help=locked or None, on_click=_ask)
+        if st.session_state.pop(ASKED, False) and not locked:
+            _act(start, sweep)
+            st.rerun()
+
+
+def _ask() -> None:
+    st.session_state[ASKED] = True
+
+
+def start(sweep: Sweep) -> None:
+    """Drive a sweep in the background of this server: in its queue, or on the cluster that DPVIZ_RAY names."""
+    store, address = Store(), ray_address()
+    if address:
+        crew = ClusterRunner(store, address)
+        launch(Drive(sweep, store, crew, width=crew.slots if sweep.search else crew.width))
+    else:
+        launch(Drive(sweep, store, runner(), width=1 if sweep.search else WIDTH))
+
+
+def sweeps_panel() -> None:
+    """Every sweep with its progress; looks again by itself. Nothing is shown where there is none."""
+    ids = sweep_ids(Store())
+    if not ids:
+        return
+    live = any(SweepFolder(Store(), sweep_id).driven for sweep_id in ids[:SHOWN])
+    st.fragment(_panel, run_every=LIVE_SECONDS if live else IDLE_SECONDS)(live)
+
+
+def _panel(live_before: bool) -> None:
+    store = Store()
+    ids = sweep_ids(store)[:SHOWN]
+    if any(SweepFolder(store, sweep_id).driven for sweep_id in ids) != live_before:
+        st.rerun()  # a fragment cannot change its own rhythm
+    st.subheader("Sweeps")
+    problem = st.session_state.pop(PROBLEM, "")
+    if problem:
+        input_error(InputError(problem))
+    runs = by_key(store.list().runs)
+    for place, sweep_id in enumerate(ids):
+        try:
+            _sweep(store, result(store, sweep_id, runs), first=place == 0)
+        except InputError as error:
+            input_error(error)
+
+
+def _sweep(store: Store, found: Result, *, first: bool) -> None:
+    sweep = found.sweep
+    here, anywhere = driven(store).get(sweep.id), SweepFolder(store, sweep.id).driven
+    name = sweep.title or ", ".join(setting_title(name) for name in sweep.varied)
+    with st.container(border=True):
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.progress(found.share, text=f"**{plain(name)}** — {progress_text(found)}")
+            if anywhere and here is not None:
+                _button("Stop sweep", sweep.id, here.stop, help="Ends its runs within a step; it can be resumed.")
+            elif not anywhere:
+                if not found.finished or found.failed:
+                    _button("Resume sweep", sweep.id, start, sweep, help="Trains what is left or failed.")
+                _button("Forget", sweep.id, SweepFolder(store, sweep.id).delete, help="Its runs stay.")
+        if here is not None and here.problem:
+            input_error(InputError(here.problem))
+        with st.expander("Results", expanded=first):
+            _results(found, running=anywhere)
+
+
+def _results(found: Result, *, running: bool) -> None:
+    columns = {
+        "accuracy": st.column_config.NumberColumn("Test accuracy (%)", format="%.2f"),
+        "spread": st.column_config.NumberColumn("± over seeds", format="%.2f"),
+        "epsilon": st.column_config.NumberColumn("Sound ε", format="%.3f"),
+        "runs": "Runs done",
+        "note": "",
+    }
+    named = {name: setting_title(name) for name in found.sweep.varied}
+    st.dataframe(sweep_frame(found), hide_index=True, column_config=columns | named)
+    if found.winner is None or running:
+        return
+    st.markdown(f"**Winner: {plain(found.winner.candidate.label)}.** What having chosen it costs:")
+    st.markdown("\n".join(f"- {sentence}" for sentence in price_words(found)))
+
+
+def _button(label: str, sweep_id: str, action: Callable[..., None], *arguments: object, help: str) -> None:
+    locked = read_only()
+    st.button(
+        label,
+        key=f"sweep.{label}.{sweep_id}",
+        on_click=_act,
+        args=(action, *arguments),
+        disabled=bool(locked),
+        help=locked or help,
+    )
+
+
+def _act(action: Callable[..., None], *arguments: object) -> None:
+    """Do it; what goes wrong is shown as a sentence at the top."""
+    try:
+        action(*arguments)
+    except InputError as error:
+        st.session_state[PROBLEM] = str(error)

@@ -1,0 +1,114 @@
+"""The price of the best of several runs: by composition, and by a random number of trials."""
+
+from __future__ import annotations
+
+import math
+
+import dp_accounting
+import numpy as np
+import pytest
+from dp_accounting.dp_event import RepeatAndSelectDpEvent
+from dp_accounting.rdp import RdpAccountant
+
+from dpviz.privacy import InputError, Ledger, Phase, epoch_phases, epsilon, selection, selection_cost
+from dpviz.privacy.selection import SELECTION_ORDERS, TRIALS, best_of, composed, gamma_of, mean_of, negative_binomial
+
+DELTA = 1e-5
+RUN = Ledger([Phase(1.5, 0.01, 500)])
+SHAPES = {"geometric": 1.0, "logarithmic": 0.0, "Poisson": math.inf}
+
+
+@pytest.mark.parametrize("distribution", TRIALS)
+@pytest.mark.parametrize("trials", [1.5, 12, 300])
+def test_a_random_number_of_trials_is_priced_as_dp_accounting_prices_it(distribution, trials):
+    accountant = RdpAccountant(orders=SELECTION_ORDERS)
+    one = dp_accounting.PoissonSampledDpEvent(0.01, dp_accounting.GaussianDpEvent(1.5))
+    run = dp_accounting.SelfComposedDpEvent(one, 500)
+    accountant.compose(RepeatAndSelectDpEvent(run, trials, SHAPES[distribution]))
+    assert best_of([RUN], DELTA, trials, distribution).upper == pytest.approx(accountant.get_epsilon(DELTA), rel=2e-3)
+
+
+@pytest.mark.parametrize(("eta", "factor"), [(1.0, 3.0), (0.0, 2.0)])
+def test_a_pure_mechanism_costs_two_plus_eta_times_itself_however_many_trials(eta, factor):
+    # Liu & Talwar (2019), Theorem 1.3: three times; the limit of both orders towards infinity.
+    orders = np.array([1e6, 1e9, 1e12])
+    best = negative_binomial(np.full(3, 0.7), orders, 1000.0, eta)
+    assert best[-1] == pytest.approx(factor * 0.7, abs=1e-5)
+
+
+@pytest.mark.parametrize("distribution", ["geometric", "logarithmic"])
+def test_one_trial_on_average_costs_what_one_run_costs(distribution):
+    alone = best_of([RUN], DELTA, 1.0, distribution).upper
+    assert alone == pytest.approx(epsilon(RUN, DELTA, accountant="rdp").upper, rel=1e-9)
+
+
+@pytest.mark.parametrize("distribution", TRIALS)
+def test_more_trials_never_cost_less_and_never_less_than_one(distribution):
+    costs = [best_of([RUN], DELTA, trials, distribution).upper for trials in (1, 2, 5, 20, 100, 1e4)]
+    assert costs == sorted(costs)
+    assert costs[0] >= epsilon(RUN, DELTA).lower
+
+
+@pytest.mark.parametrize("eta", [1.0, 0.0])
+@pytest.mark.parametrize("mean", [1.01, 3.0, 500.0])
+def test_gamma_gives_the_mean_that_was_asked_for(eta, mean):
+    assert mean_of(gamma_of(mean, eta), eta) == pytest.approx(mean)
+    if eta == 1:
+        assert gamma_of(mean, eta) == pytest.approx(1 / mean)
+
+
+def test_the_mean_is_that_of_the_distribution_itself():
+    gamma, k = 0.2, np.arange(1, 2000)
+    logarithmic = (1 - gamma) ** k / (k * math.log(1 / gamma))
+    assert (logarithmic * k).sum() == pytest.approx(mean_of(gamma, 0.0))
+
+
+def test_the_best_of_many_is_far_cheaper_drawn_than_composed_and_both_above_one():
+    found = selection([epoch_phases([1.5] * 5, 0.01)] * 30, DELTA)
+    assert found.runs == 30
+    assert found.single.upper < found.drawn.upper < found.composed.upper
+    assert found.drawn.upper == min(best_of([RUN], DELTA, 30, name).upper for name in TRIALS)
+    assert found.trials in TRIALS
+
+
+def test_composition_of_runs_alike_is_the_selection_cost_of_the_guide():
+    phases = epoch_phases([3.0, 2.0], 0.01)
+    assert composed([Ledger(phases)] * 4, DELTA).upper == pytest.approx(
+        selection_cost(phases, DELTA, 4).upper, rel=5e-3
+    )
+
+
+def test_unequal_runs_compose_and_the_dearest_bounds_a_trial():
+    cheap, dear = Ledger([Phase(4.0, 0.01, 200)]), Ledger([Phase(1.0, 0.02, 200)])
+    assert best_of([cheap, dear], DELTA, 5, "geometric") == best_of([dear], DELTA, 5, "geometric")
+    both = composed([cheap, dear], DELTA)
+    assert both.upper > epsilon(dear, DELTA).lower
+    assert selection([cheap.phases, dear.phases], DELTA).single == epsilon(dear, DELTA)
+
+
+def test_a_hundred_curves_of_their_own_are_priced_at_once_by_rdp():
+    ledgers = [Ledger(epoch_phases(np.linspace(5, 1, 5) * (1 + k / 100), 0.01)) for k in range(100)]
+    assert composed(ledgers, DELTA).accountant == "rdp"
+
+
+def test_one_run_without_a_guarantee_leaves_no_price():
+    found = selection([RUN.phases, None], DELTA)
+    assert (found.single, found.composed, found.drawn) == (None, None, None)
+
+
+@pytest.mark.parametrize("trials", [0, 0.5, math.nan, math.inf])
+def test_an_impossible_number_of_trials_is_refused(trials):
+    with pytest.raises(InputError, match="expected number of trials"):
+        best_of([RUN], DELTA, trials, "geometric")
+
+
+def test_an_unknown_distribution_and_no_runs_are_refused():
+    with pytest.raises(InputError, match="geometric, logarithmic, Poisson"):
+        best_of([RUN], DELTA, 2, "uniform")
+    with pytest.raises(InputError, match="no runs"):
+        selection([], DELTA)
+
+
+def test_a_run_without_noise_costs_infinity_also_when_chosen():
+    found = selection([[Phase(0.0, 0.01, 10)], RUN.phases], DELTA)
+    assert (found.single.upper, found.composed.upper, found.drawn.upper) == (math.inf, math.inf, math.inf)
