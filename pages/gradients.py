@@ -10,7 +10,9 @@ from dpviz.views.diagnostics import NOT_COVERED
 
 ensure_navigation()
 st.title("Gradients")
-st.warning(f"{NOT_COVERED} Look at them to understand a run; do not publish them with its model.", icon=":material/lock:")
+st.warning(
+    f"{NOT_COVERED} Look at them to understand a run; do not publish them with its model.", icon=":material/lock:"
+)
 run, other = pick_runs()
 if run is not None:
     epoch = epoch_slider(run)
