@@ -11,7 +11,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import product
 from typing import Any
 
@@ -45,13 +45,23 @@ class Composed:
     above: FloatArray  # first-mass strictly above each loss
     discounted: FloatArray  # the same, each outcome discounted by e^(loss - its loss)
     outside: float  # bound on what the window misses, as a share of delta's scale at any epsilon
+    rounding: float  # the same for rounding
     infinite: float
     log_scale: float
     tilt: float
 
+    @cached_property
+    def curve(self) -> FloatArray:
+        """delta at each loss, but for what the window misses and rounding."""
+        return self.above - self.discounted
+
+    def scale(self, epsilon: Any) -> Any:
+        """How much of delta an outcome just above epsilon is, for its tilted mass."""
+        return np.exp(np.minimum(self.log_scale - self.tilt * epsilon, 700.0))
+
     def epsilon(self, delta: float) -> float:
         """The epsilon at which the windowed delta equals the given one; infinite if the mass at infinity is larger."""
-        curve = self.above - self.discounted
+        curve = self.curve
         if not delta > 0:
             return math.inf
         k = int(np.searchsorted(-curve, -delta))
@@ -88,19 +98,13 @@ def _compose(bound: str, tally: Tally) -> Composed:
         spectrum = np.exp(sum(count * np.log(product) for count, product in tally.powers.items()))
     spectrum = np.where(np.isfinite(spectrum), spectrum, 0.0)
     tilted = np.fft.irfft(spectrum, grid.points)
-    # Rounding: each row's coefficients carry the error of its transform, and a product adds up those of its factors.
-    depth = math.log2(grid.points)
-    factors = tally.steps * (4 + 3 * depth) + 20 * depth
-    rounding = np.finfo(float).eps * factors * 2 * np.abs(spectrum).sum() / grid.points
-
     # Chernoff bounds what lies below and above the window; it is placed so that both bounds are equal.
     below, beyond, width = grid.tilt - grid.tilt_down, grid.tilt_up - grid.tilt, grid.interval * grid.points
     bottom = (tally.log_mass_up - tally.log_mass_down - beyond * width) / (below + beyond)
     start = round((bottom - tally.anchor) / grid.interval)
     losses = tally.anchor + grid.interval * np.arange(start, start + grid.points, dtype=float)
     bottom, top = float(losses[0]), float(losses[-1]) + grid.interval
-    tilted = np.roll(tilted, -(start % grid.points))
-    tilted = np.maximum(tilted + (rounding if bound == "upper" else -rounding), 0.0)
+    tilted = np.maximum(np.roll(tilted, -(start % grid.points)), 0.0)
 
     # No outcome is likelier than 1; far below epsilon a steep tilt leaves nothing but rounding, blown up.
     mass = np.minimum(tilted * np.exp(np.minimum(tally.log_mass - grid.tilt * losses, 700.0)), 1.0)
@@ -115,10 +119,28 @@ def _compose(bound: str, tally: Tally) -> Composed:
         above=np.append(np.cumsum(mass[::-1])[::-1][1:], 0.0),
         discounted=_discounted(mass, grid.interval),
         outside=outside,
+        rounding=_rounding(spectrum, tally),
         infinite=-math.expm1(tally.log_finite),
         log_scale=tally.log_mass,
         tilt=grid.tilt,
     )
+
+
+def _rounding(spectrum: NDArray[np.complex128], tally: Tally) -> float:
+    """What rounding can add to delta or take off, as a share of delta's scale e^(log_scale - tilt epsilon).
+
+    Each row's coefficients carry the error of its transform, and a product adds up those of its factors. An outcome x
+    above epsilon weighs (1 - e^-x) e^(-tilt x). The smaller of two bounds: the largest error of a mass times the sum
+    of the weights, or (Cauchy-Schwarz) the root of the errors' sum of squares times that of the weights.
+    """
+    grid, tilt = tally.grid, tally.grid.tilt
+    depth = math.log2(grid.points)
+    unit = np.finfo(float).eps * (tally.steps * (4 + 3 * depth) + 20 * depth)
+    largest = 2 * float(np.abs(spectrum).sum()) / grid.points
+    squares = 2 * float(np.vdot(spectrum, spectrum).real) / grid.points
+    weights = 1 / (tilt * (tilt + 1)) / grid.interval + 1  # a sum is at most the integral and the largest term
+    weight_squares = 2 / (2 * tilt * (2 * tilt + 1) * (2 * tilt + 2)) / grid.interval + 1
+    return float(unit * min(largest * weights, math.sqrt(squares * weight_squares)))
 
 
 def _discounted(mass: FloatArray, interval: float) -> FloatArray:
@@ -141,29 +163,31 @@ def _discounted(mass: FloatArray, interval: float) -> FloatArray:
 
 
 def _upper(composed: Composed, delta: float) -> float:
-    return composed.epsilon(delta - composed.infinite - composed.outside)
+    """The least epsilon whose delta is small enough, rounding included."""
+    rest = delta - composed.infinite - composed.outside
+    enough = np.flatnonzero(composed.curve + composed.rounding * composed.scale(composed.losses) <= rest)
+    if not (rest > 0 and enough.size):
+        return math.inf
+    k = int(enough[0])
+    # Between grid points: rounding weighs less there than at the point before.
+    before = composed.rounding * float(composed.scale(composed.losses[max(k - 1, 0)]))
+    return min(float(composed.losses[k]), composed.epsilon(rest - before))
 
 
 def _lower(composed: Composed, delta: float) -> float:
-    """Mass that wrapped around is taken off where it could weigh most: (1 - e^-x) e^(-tilt x) at its largest.
+    """The largest epsilon whose delta is too large even without what rounded up or wrapped around.
 
-    0 if that is too much to tell, or if epsilon lies below the window: another window is needed.
+    Mass that wrapped around is taken off where it could weigh most: (1 - e^-x) e^(-tilt x) at its largest. 0 if that is
+    too much to tell, or if epsilon lies below the window: another window is needed.
     """
     tilt = composed.tilt
-    heaviest = (tilt / (1 + tilt)) ** tilt / (1 + tilt) * composed.outside
-
-    def wrapped(epsilon: float) -> float:
-        return heaviest * math.exp(min(composed.log_scale - tilt * epsilon, 700.0))
-
-    def inside(epsilon: float) -> bool:
-        return bool(composed.losses[0] < epsilon < math.inf)
-
-    epsilon = composed.epsilon(delta)
-    if not (inside(epsilon) and wrapped(epsilon) <= MOST_WRAPPED * delta):
+    wrapped = (tilt / (1 + tilt)) ** tilt / (1 + tilt) * composed.outside
+    doubtful = (wrapped + composed.rounding) * composed.scale(composed.losses)
+    above = np.flatnonzero(composed.curve - doubtful > delta)
+    if not above.size or wrapped * composed.scale(composed.losses[above[-1]]) > MOST_WRAPPED * delta:
         return 0.0
-    allowance = 2 * wrapped(epsilon)
-    epsilon = composed.epsilon(delta + allowance)
-    return epsilon if inside(epsilon) and wrapped(epsilon) <= allowance else 0.0
+    # Between grid points: what is doubtful weighs less there than at the point before.
+    return max(float(composed.losses[above[-1]]), composed.epsilon(delta + float(doubtful[above[-1]])))
 
 
 @lru_cache(maxsize=64)  # a page asks for the same ledger several times

@@ -11,8 +11,6 @@ from dpviz.privacy import Epsilon, Ledger, calibrate, epsilon
 from tests.privacy.ledgers import KINDS, random_ledger
 
 COUNT = int(os.environ.get("DPVIZ_LEDGERS", "16"))
-# dp_accounting composes without a tilt, so its delta carries an absolute error of rounding, whatever the interval.
-ROUNDING = 1e-12
 
 
 def dp_accounting_epsilon(ledger: Ledger, delta: float, interval: float) -> float:
@@ -44,9 +42,11 @@ def test_the_band_holds_the_true_epsilon(number: int) -> None:
         # Theirs is an upper bound too, so it lies above our lower one. Its error falls with the square of its interval,
         # so the step from the double interval is more than what it may lie above the truth, and so above our upper.
         theirs, coarser = (dp_accounting_epsilon(ledger, delta, interval) for interval in (1e-4, 2e-4))
-        assert epsilon(ledger, delta + ROUNDING).lower <= theirs * (1 + 1e-6) + 1e-9
-        if delta > ROUNDING:
-            upper = epsilon(ledger, delta - ROUNDING).upper
+        # It takes spectra to the power of the steps without a tilt: that rounding is an absolute error of its delta.
+        rounding = ledger.steps * np.finfo(float).eps
+        assert epsilon(ledger, delta + rounding).lower <= theirs * (1 + 1e-6) + 1e-9
+        if delta > rounding:
+            upper = epsilon(ledger, delta - rounding).upper
             assert theirs - max(0.0, coarser - theirs) <= upper * (1 + 1e-6) + 1e-9
 
 
