@@ -12,7 +12,6 @@ import time
 import pytest
 
 from dpviz.privacy.tables import InputError
-from dpviz.runs import runner as runner_module
 from dpviz.runs.runner import BackgroundRunner, ForegroundRunner, background, with_seeds
 from dpviz.runs.store import Store
 
@@ -303,8 +302,8 @@ def test_what_is_refused_leaves_nothing_behind(store, runner, spec, monkeypatch)
         runner.start(spec(), device="tpu")
     with pytest.raises(InputError, match="printable"):
         runner.start(spec(), title="x" * 500)
-    monkeypatch.setattr(runner_module, "MAX_QUEUE", 2)
-    with pytest.raises(InputError, match="at most 2 runs can wait"):
+    monkeypatch.setenv("DPVIZ_MAX_QUEUE", "2")
+    with pytest.raises(InputError, match="at most 2 waiting runs are allowed here, got 3"):
         runner.start_all(with_seeds(spec(), (0, 1, 2)))
     assert not store.folder.exists()
     with pytest.raises(InputError, match="not at work here"):
