@@ -13,11 +13,11 @@ import streamlit as st
 from dpviz.papers import PAPERS, REPORTED
 from dpviz.papers.records import TEST_ACCURACY
 from dpviz.privacy.tables import InputError
-from dpviz.runs import CachedListing, Listing, Store, Summary
+from dpviz.runs import CachedListing, Listing, Summary
 from dpviz.training.spec import DATASETS
 from dpviz.ui.cards import input_error
 from dpviz.ui.compare_link import ALL, AT, EPSILONS, VIEWS, Comparison, parse_link, to_link
-from dpviz.ui.runs import cached, load_all, plain
+from dpviz.ui.runs import cached, load_all, plain, store
 from dpviz.views.comparison import (
     comparison_frame,
     dataset_of,
@@ -130,7 +130,7 @@ def _dataset_title(name: str) -> str:
 def chosen_rows() -> tuple[pd.DataFrame, list[str]]:
     """The folded rows that pass the filters, and what could not be read."""
     show, dataset, paper = (st.session_state[key(name)] for name in ("show", "dataset", "paper"))
-    listing = Store().list() if "own" in show else Listing((), ())
+    listing = store().list() if "own" in show else Listing((), ())
     full_length = cached() if "cached" in show else CachedListing((), ())
     own = tuple(
         summary
@@ -144,7 +144,7 @@ def chosen_rows() -> tuple[pd.DataFrame, list[str]]:
         for item in full_length.runs
         if dataset in (ALL, item.run.spec.dataset) and paper in (ALL, item.paper)
     )
-    folded, problems = _folded(Store().folder, own, items, "reported" in show, dataset, paper)
+    folded, problems = _folded(store().folder, own, items, "reported" in show, dataset, paper)
     return folded, [*listing.warnings, *full_length.warnings, *problems]
 
 

@@ -9,8 +9,9 @@ from collections.abc import Callable
 import streamlit as st
 
 from dpviz.privacy.tables import InputError
-from dpviz.runs import Progress, Run, Store, Summary
+from dpviz.runs import Progress, Run, Summary
 from dpviz.runs.records import LIVE, RESUMABLE
+from dpviz.training.limits import read_only
 from dpviz.training.spec import DATASETS, MODELS
 from dpviz.ui.cards import input_error
 from dpviz.ui.run_form import fill_in
@@ -20,9 +21,12 @@ from dpviz.ui.runs import (
     is_live,
     load,
     plain,
-    read_only,
+    resume,
     runner,
     show_warnings,
+    start,
+    stop,
+    store,
     summary_line,
     summary_name,
 )
@@ -37,12 +41,12 @@ LIVE_SECONDS, IDLE_SECONDS = 1.0, 5.0  # idle pages look too, so that a run laun
 
 def runs_panel() -> None:
     """The panel, which looks again by itself: every second while something is live."""
-    live = any(is_live(summary) for summary in Store().list().runs)
+    live = any(is_live(summary) for summary in store().list().runs)
     st.fragment(_panel, run_every=LIVE_SECONDS if live else IDLE_SECONDS)(live)
 
 
 def _panel(live_before: bool) -> None:
-    listing = Store().list()
+    listing = store().list()
     if any(is_live(summary) for summary in listing.runs) != live_before:
         st.rerun()  # a fragment cannot change its own rhythm
     st.subheader("Runs")
@@ -245,26 +249,26 @@ def _act(action: Callable[..., None], run_id: str, *arguments: object) -> None:
 
 
 def _stop(run_id: str) -> None:
-    runner().stop(run_id)
+    stop(run_id)
 
 
 def _resume(run_id: str) -> None:
-    runner().resume(run_id)
+    resume(run_id)
 
 
 def _duplicate(run_id: str) -> None:
-    fill_in(Store().get(run_id).spec)
+    fill_in(store().get(run_id).spec)
 
 
 def _rename(run_id: str, title: str) -> None:
-    Store().rename(run_id, title)
+    store().rename(run_id, title)
 
 
 def _delete(run_id: str) -> None:
-    Store().delete(run_id)
+    store().delete(run_id)
     st.session_state.pop(PICKED, None)
 
 
 def _diagnose(run_id: str) -> None:
-    run = Store().get(run_id)
-    st.session_state[PICKED] = runner().start(dataclasses.replace(run.spec, diagnostics=True), title=run.title)
+    run = store().get(run_id)
+    st.session_state[PICKED] = start((dataclasses.replace(run.spec, diagnostics=True),), run.title)[0]

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import streamlit as st
 
+from dpviz.ui.people import person, sign_out_button
+
 ROOT = Path(__file__).parents[2]
 ROUTED = "routed"  # in the session once it came through the navigation
 
@@ -46,11 +48,14 @@ def run() -> None:
     # The page's own title comes first in the browser's tab; an emoji needs no font from another host.
     st.set_page_config(page_icon="✏️", layout="wide", initial_sidebar_state="auto")
     st.session_state[ROUTED] = True
-    _navigation().run()
+    person()
+    page = _navigation()
+    sign_out_button()
+    page.run()
 
 
 def ensure_navigation() -> None:
-    """The first line of every page: come in through app.py.
+    """The first line of every page: come in through app.py, and be signed in where that is asked for.
 
     Streamlit runs a script in a folder named pages on its own when its address is the first one that a fresh server is
     asked for. Calling `st.navigation` ends that for the whole server; then the run starts again, this time from app.py.
@@ -59,6 +64,7 @@ def ensure_navigation() -> None:
         st.session_state[ROUTED] = True
         _navigation()
         st.rerun()
+    person()
 
 
 def _navigation() -> st.Page:
