@@ -48,8 +48,8 @@ def run() -> None:
     # The page's own title comes first in the browser's tab; an emoji needs no font from another host.
     st.set_page_config(page_icon="✏️", layout="wide", initial_sidebar_state="auto")
     st.session_state[ROUTED] = True
-    person()
     page = _navigation()
+    person()
     sign_out_button()
     page.run()
 

@@ -278,6 +278,7 @@ def test_data_that_is_damaged_fails_the_run_with_words(store, spec, tmp_path):
     run_id = ForegroundRunner(store).start(spec(), data_dir=tmp_path / "data")
     assert store.get(run_id).status == "failed"
     assert "is damaged" in store.get(run_id).error
+    assert str(tmp_path) not in store.get(run_id).error
 
 
 def test_a_checkpoint_that_is_code_is_refused(store, spec):
