@@ -46,7 +46,7 @@ bench: .venv/dev
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt
 	@touch $@
 
-.venv/dev: requirements-dev.txt requirements.txt .venv/bin/python
+.venv/dev: requirements-dev.txt requirements-signin.txt requirements.txt .venv/bin/python
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	@touch $@ .venv/runtime
 
