@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from dpviz.runs import ForegroundRunner, Run, Store
+from dpviz.training.spec import EpochRecord
 from tests.ui.conftest import ROOT, start_server, stop_server
 from tests.ui.test_train_page import fill_in_quick_logistic, heading, launch
 
@@ -68,8 +69,13 @@ def numbers(run: Run) -> list:
 def undisturbed(run: Run, folder: Path) -> list:
     """The numbers of the same settings trained in one go, as many epochs as the run has."""
     store = Store(folder / "undisturbed")
-    spec = dataclasses.replace(run.spec, epochs=len(run.epochs))
-    return numbers(store.get(ForegroundRunner(store, threads=1).start(spec)))
+
+    def enough(run_id: str, record: EpochRecord) -> None:
+        if record.epoch == len(run.epochs):
+            runner.stop(run_id)
+
+    runner = ForegroundRunner(store, threads=1, on_epoch=enough)
+    return numbers(store.get(runner.start(run.spec)))
 
 
 def wait_for_epochs(page: Page, store: Store, count: int) -> None:
@@ -80,28 +86,35 @@ def wait_for_epochs(page: Page, store: Store, count: int) -> None:
     raise AssertionError("the run does not go on")
 
 
-def test_a_server_killed_in_mid_run_leaves_a_run_that_the_next_server_finishes_to_the_same_numbers(servers, new_page):
+def resume_and_stop(page: Page, store: Store, title: str) -> Run:
+    """Two epochs more; the run as it is then."""
+    done = store.list().runs[-1].epochs_done
+    page.get_by_role("button", name="Resume").click()
+    wait_for_epochs(page, store, done + 2)
+    page.get_by_role("button", name="Stop").click()
+    expect(heading(page, title)).to_contain_text("stopped", timeout=WAIT)
+    return store.get(store.list().runs[-1].id)
+
+
+def test_a_server_killed_in_mid_run_leaves_a_run_that_the_next_server_takes_on_to_the_same_numbers(servers, new_page):
     page = new_page(f"{servers.start()}/train")
-    launch_run(page, "Killed")
+    launch_run(page, "Killed", LONG)
     wait_for_epochs(page, servers.store, 2)
     servers.kill(0)
     (summary,) = servers.store.list().runs
     assert summary.status == "interrupted"
     kept = numbers(servers.store.get(summary.id))
-    assert 2 <= len(kept) < EPOCHS
+    assert 2 <= len(kept) < LONG
     page = new_page(f"{servers.start()}/train")
     expect(heading(page, "Killed")).to_contain_text("interrupted", timeout=WAIT)
-    page.get_by_role("button", name="Resume").click()
-    expect(heading(page, "Killed")).to_contain_text("done", timeout=WAIT)
-    run = servers.store.get(summary.id)
+    run = resume_and_stop(page, servers.store, "Killed")
     assert numbers(run)[: len(kept)] == kept
     assert numbers(run) == undisturbed(run, servers.folder)
 
 
 def test_two_servers_on_one_store_share_runs_and_one_takes_over_when_the_other_is_killed(servers, new_page):
     first, second = new_page(f"{servers.start()}/train"), new_page(f"{servers.start()}/train")
-    launch_run(first, "Shared")
-    (summary,) = servers.store.list().runs
+    launch_run(first, "Shared", LONG)
     # The second server sees the run, and leaves it to the first.
     expect(second.get_by_text(re.compile(r"Shared — running in another process, epoch"))).to_be_visible(timeout=WAIT)
     expect(second.get_by_role("button", name="Stop")).to_have_count(0)
@@ -109,9 +122,7 @@ def test_two_servers_on_one_store_share_runs_and_one_takes_over_when_the_other_i
     wait_for_epochs(second, servers.store, 2)
     servers.kill(0)
     expect(heading(second, "Shared")).to_contain_text("interrupted", timeout=WAIT)
-    second.get_by_role("button", name="Resume").click()
-    expect(heading(second, "Shared")).to_contain_text("done", timeout=WAIT)
-    run = servers.store.get(summary.id)
+    run = resume_and_stop(second, servers.store, "Shared")
     assert numbers(run) == undisturbed(run, servers.folder)
 
 
