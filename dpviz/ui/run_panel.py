@@ -35,6 +35,7 @@ from dpviz.views.numbers import delta_text
 from dpviz.views.runs import duration_words, epsilon_words, run_figure, run_frame, run_name, schedule_words, title_of
 
 PICKED = "train.run"
+SHOWN = "train.shown"  # the run that was shown last
 PROBLEM = "train.problem"
 LIVE_SECONDS, IDLE_SECONDS = 1.0, 5.0  # idle pages look too, so that a run launched in another tab appears
 
@@ -81,10 +82,10 @@ def _chosen_run(summaries: tuple[Summary, ...]) -> None:
 def _pick(summaries: tuple[Summary, ...]) -> Summary:
     """The run to look at: newest first; the one in the address when the page is opened."""
     by_id = {summary.id: summary for summary in reversed(summaries)}
-    asked = st.session_state.get(PICKED) or st.query_params.get("run")
-    if asked not in by_id:
-        st.session_state[PICKED] = asked = next(iter(by_id))
-    st.session_state[PICKED] = asked
+    # Streamlit sends a choice by its label; a label with an older accuracy, still under way, comes back as that text.
+    wishes = (st.session_state.get(PICKED) or st.query_params.get("run"), st.session_state.get(SHOWN))
+    asked = next((wish for wish in wishes if wish in by_id), next(iter(by_id)))
+    st.session_state[PICKED] = st.session_state[SHOWN] = asked
     picked = st.selectbox(
         "Run",
         list(by_id),

@@ -17,7 +17,7 @@ from tests.ui.test_train_page import fill_in_quick_logistic, heading, launch
 
 pytestmark = pytest.mark.faults
 WAIT = 90_000
-EPOCHS, LONG, STEPS = 10, 60, 100
+EPOCHS, STEPS = 60, 100
 
 
 class Servers:
@@ -50,16 +50,19 @@ def servers(tmp_path) -> Iterator[Servers]:
         stop_server(process)
 
 
-def launch_run(page: Page, title: str, epochs: int = EPOCHS) -> None:
-    """Some epochs of a hundred short steps."""
+def launch_run(page: Page, title: str) -> None:
+    """Sixty epochs of a hundred short steps: longer than any of these tests."""
     fill_in_quick_logistic(page)
-    for label, value in (("Training examples", "20000"), ("Epochs", str(epochs))):
+    for label, value in (("Training examples", "20000"), ("Epochs", str(EPOCHS))):
         field = page.get_by_role("spinbutton", name=label)
         field.fill(value)
         field.press("Enter")
         expect(field).to_have_value(value)
+    page.get_by_role("textbox", name="Title").fill(title)
+    page.keyboard.press("Enter")
+    page.wait_for_timeout(2000)  # the form moves while it is worked out; a click on a moving button is lost
     launch(page, title)
-    expect(page.get_by_text(re.compile(rf"step [\d,]+ of {epochs * STEPS:,}"))).to_be_visible(timeout=WAIT)
+    expect(page.get_by_text(re.compile(rf"step [\d,]+ of {EPOCHS * STEPS:,}"))).to_be_visible(timeout=WAIT)
 
 
 def numbers(run: Run) -> list:
@@ -98,13 +101,13 @@ def resume_and_stop(page: Page, store: Store, title: str) -> Run:
 
 def test_a_server_killed_in_mid_run_leaves_a_run_that_the_next_server_takes_on_to_the_same_numbers(servers, new_page):
     page = new_page(f"{servers.start()}/train")
-    launch_run(page, "Killed", LONG)
+    launch_run(page, "Killed")
     wait_for_epochs(page, servers.store, 2)
     servers.kill(0)
     (summary,) = servers.store.list().runs
     assert summary.status == "interrupted"
     kept = numbers(servers.store.get(summary.id))
-    assert 2 <= len(kept) < LONG
+    assert 2 <= len(kept) < EPOCHS
     page = new_page(f"{servers.start()}/train")
     expect(heading(page, "Killed")).to_contain_text("interrupted", timeout=WAIT)
     run = resume_and_stop(page, servers.store, "Killed")
@@ -114,7 +117,7 @@ def test_a_server_killed_in_mid_run_leaves_a_run_that_the_next_server_takes_on_t
 
 def test_two_servers_on_one_store_share_runs_and_one_takes_over_when_the_other_is_killed(servers, new_page):
     first, second = new_page(f"{servers.start()}/train"), new_page(f"{servers.start()}/train")
-    launch_run(first, "Shared", LONG)
+    launch_run(first, "Shared")
     # The second server sees the run, and leaves it to the first.
     expect(second.get_by_text(re.compile(r"Shared — running in another process, epoch"))).to_be_visible(timeout=WAIT)
     expect(second.get_by_role("button", name="Stop")).to_have_count(0)
@@ -126,26 +129,29 @@ def test_two_servers_on_one_store_share_runs_and_one_takes_over_when_the_other_i
     assert numbers(run) == undisturbed(run, servers.folder)
 
 
-def test_two_servers_train_side_by_side_and_each_run_ends_once(servers, new_page):
+def test_two_servers_train_side_by_side_and_neither_disturbs_the_other(servers, new_page):
     pages = [new_page(f"{servers.start()}/train") for _ in range(2)]
     for number, page in enumerate(pages):
         launch_run(page, f"Side {number}")
+    wait_for_epochs(pages[1], servers.store, 3)
     for number, page in enumerate(pages):
-        expect(heading(page, f"Side {number}")).to_contain_text("done", timeout=2 * WAIT)
+        page.get_by_role("button", name="Stop").click()  # each server has a button for its own run only
+        expect(heading(page, f"Side {number}")).to_contain_text("stopped", timeout=WAIT)
     listing = servers.store.list()
-    assert [(run.status, run.epochs_done) for run in listing.runs] == [("done", EPOCHS)] * 2
+    assert [run.status for run in listing.runs] == ["stopped"] * 2
     assert listing.warnings == ()
-    one, other = (servers.store.get(run.id) for run in listing.runs)
-    assert numbers(one) == numbers(other)
+    one, other = (numbers(servers.store.get(run.id)) for run in listing.runs)
+    assert len(other) >= 3
+    assert one[: len(other)] == other[: len(one)]
 
 
 def test_a_page_reloaded_fifty_times_during_a_run_neither_stops_nor_doubles_it(servers, new_page):
     page = new_page(f"{servers.start()}/train")
-    launch_run(page, "Reloaded", LONG)
+    launch_run(page, "Reloaded")
     page.wait_for_timeout(2000)
     before = servers.threads(0)
-    for number in range(50):
-        page.reload(wait_until="commit" if number % 2 else "load")
+    for _ in range(50):
+        page.reload()
     expect(heading(page, "Reloaded")).to_contain_text("running", timeout=WAIT)
     (summary,) = servers.store.list().runs
     wait_for_epochs(page, servers.store, summary.epochs_done + 2)

@@ -228,6 +228,17 @@ def test_a_run_in_the_address_is_the_one_that_is_shown(folder):
     assert at.selectbox(key="train.run").value == first
 
 
+def test_a_choice_whose_label_has_changed_on_its_way_stays_the_same_run(folder):
+    first = keep(folder, made_run(title="First"))
+    keep(folder, made_run(title="Second"))
+    at = open_page()
+    at.selectbox(key="train.run").set_value(first).run()
+    at.session_state["train.run"] = "First · seed 0 · running, 12.3 % · an accuracy of before"
+    at.run()
+    assert not at.exception
+    assert at.selectbox(key="train.run").value == first
+
+
 def test_a_folder_that_is_no_run_is_named_and_the_others_are_shown(folder):
     keep(folder, made_run())
     damaged = keep(folder, made_run(title="Damaged"))
