@@ -11,7 +11,7 @@ from dpviz.training.limits import check_spec, limits_words, read_only
 from dpviz.training.spec import RunSpec
 from dpviz.ui.cards import guarantee_card, input_error
 from dpviz.ui.run_form import expected_guarantee, key, parse_seeds, take_quick
-from dpviz.ui.run_panel import PICKED
+from dpviz.ui.run_panel import pick
 from dpviz.ui.runs import cached, load_all, start, store
 from dpviz.views.numbers import delta_text, epsilon_text
 from dpviz.views.runs import NO_GUARANTEE, duration_words
@@ -57,7 +57,7 @@ def _launch(spec: RunSpec, seeds: str, title: str) -> None:
     except InputError as error:
         input_error(error)
         return
-    st.session_state[PICKED] = started[0]
+    pick(started[0])
     st.rerun()
 
 

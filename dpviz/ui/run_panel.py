@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import streamlit as st
 
@@ -34,7 +34,8 @@ from dpviz.views.diagnostics import has_diagnostics
 from dpviz.views.numbers import delta_text
 from dpviz.views.runs import duration_words, epsilon_words, run_figure, run_frame, run_name, schedule_words, title_of
 
-PICKED = "train.run"
+PICKED = "train.run"  # the list's key; each choice that is not made in the list gives it a new number
+PICKS = "train.picks"
 SHOWN = "train.shown"  # the run that was shown last
 PROBLEM = "train.problem"
 LIVE_SECONDS, IDLE_SECONDS = 1.0, 5.0  # idle pages look too, so that a run launched in another tab appears
@@ -82,18 +83,34 @@ def _chosen_run(summaries: tuple[Summary, ...]) -> None:
 def _pick(summaries: tuple[Summary, ...]) -> Summary:
     """The run to look at: newest first; the one in the address when the page is opened."""
     by_id = {summary.id: summary for summary in reversed(summaries)}
+    key = _pick_key()
     # Streamlit sends a choice by its label; a label with an older accuracy, still under way, comes back as that text.
-    wishes = (st.session_state.get(PICKED) or st.query_params.get("run"), st.session_state.get(SHOWN))
-    asked = next((wish for wish in wishes if wish in by_id), next(iter(by_id)))
-    st.session_state[PICKED] = st.session_state[SHOWN] = asked
+    asked = known(by_id, st.session_state.get(key), st.session_state.get(SHOWN), st.query_params.get("run"))
+    st.session_state[key] = st.session_state[SHOWN] = asked
     picked = st.selectbox(
         "Run",
         list(by_id),
-        key=PICKED,
+        key=key,
         format_func=lambda run_id: summary_line(by_id[run_id]),
         persist_state="session",
     )
     return by_id[picked]
+
+
+def known(by_id: Mapping[str, Summary], *wishes: str | None) -> str:
+    """The first wish that is a run's id, else the newest run."""
+    return next((wish for wish in wishes if wish in by_id), next(iter(by_id)))
+
+
+def pick(run_id: str) -> None:
+    """Show this run. The list gets a new key, or the browser's old choice, still under way, would win."""
+    st.session_state[PICKS] = st.session_state.get(PICKS, 0) + 1
+    st.session_state[SHOWN] = run_id
+
+
+def _pick_key() -> str:
+    picks = st.session_state.get(PICKS, 0)
+    return f"{PICKED}.{picks}" if picks else PICKED
 
 
 # --- progress
@@ -267,9 +284,8 @@ def _rename(run_id: str, title: str) -> None:
 
 def _delete(run_id: str) -> None:
     store().delete(run_id)
-    st.session_state.pop(PICKED, None)
 
 
 def _diagnose(run_id: str) -> None:
     run = store().get(run_id)
-    st.session_state[PICKED] = start((dataclasses.replace(run.spec, diagnostics=True),), run.title)[0]
+    pick(start((dataclasses.replace(run.spec, diagnostics=True),), run.title)[0])
