@@ -4,13 +4,21 @@ BIN := .venv/bin
 HOST ?= 127.0.0.1
 PORT ?= 8501
 
-.PHONY: app test lint format certify bench clean
+.PHONY: app test test-faults fuzz lint format certify bench clean
 
 app: .venv/runtime
 	$(BIN)/streamlit run app.py --server.address $(HOST) --server.port $(PORT)
 
 test: .venv/dev
 	DPVIZ_CHROMIUM="$$(sh tests/find-chromium)" $(BIN)/python -m pytest
+
+# Slow: servers killed, doubled and pestered in a real browser (some minutes), after the quick faults.
+test-faults: .venv/dev
+	DPVIZ_CHROMIUM="$$(sh tests/find-chromium)" $(BIN)/python -m pytest tests/faults tests/runs -m "faults or not faults"
+
+# Slow: 10,000 random inputs to every parser and accountant, new ones each time.
+fuzz: .venv/dev
+	DPVIZ_FUZZ=10000 $(BIN)/python -m pytest tests/fuzz -o timeout=0
 
 lint: .venv/dev
 	$(BIN)/ruff check .
@@ -39,7 +47,7 @@ bench: .venv/dev
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt
 	@touch $@
 
-.venv/dev: requirements-dev.txt requirements-cluster.txt requirements.txt .venv/bin/python
+.venv/dev: requirements-dev.txt requirements-cluster.txt requirements-signin.txt requirements.txt .venv/bin/python
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	@touch $@ .venv/runtime
 

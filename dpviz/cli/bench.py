@@ -8,15 +8,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from dpviz.cli.command import Command, Result, table
+from dpviz.cli.command import Command, Result, number, table, whole
 from dpviz.privacy.tables import InputError
 
 ROOT = Path(__file__).parents[2]
-BENCHES = ("accountant", "training", "app", "local", "scale")
+BENCHES = ("accountant", "training", "app", "local", "scale", "load")
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bench", choices=[name for name in BENCHES if (ROOT / "benchmarks" / f"{name}.py").exists()])
+    parser.add_argument("--sessions", type=whole, help="load: browser sessions at a time (default: 20)")
+    parser.add_argument("--minutes", type=number, help="load: how long they go on (default: 5)")
 
 
 def _run(args: argparse.Namespace) -> Result:
@@ -26,7 +28,10 @@ def _run(args: argparse.Namespace) -> Result:
         module = importlib.import_module(f"benchmarks.{args.bench}")
     except ModuleNotFoundError as error:
         raise InputError(f"the benchmark needs {error.name}; install requirements-dev.txt") from None
-    rows: list[dict[str, Any]] = module.rows()
+    options = {name: getattr(args, name) for name in ("sessions", "minutes") if getattr(args, name) is not None}
+    if options and args.bench != "load":
+        raise InputError(f"--{next(iter(options))} goes with bench load only")
+    rows: list[dict[str, Any]] = module.rows(**options)
     heads = list(dict.fromkeys(key for row in rows for key in row))
     return {"rows": rows}, table(heads, [[row.get(head) for head in heads] for row in rows])
 

@@ -87,9 +87,11 @@ class ClusterRunner:
     def width(self) -> int:
         return self.slots + min(self.slots, AHEAD)
 
-    def start(self, spec: RunSpec, *, title: str = "", device: str = "auto", data_dir: Path | None = None) -> str:
+    def start(
+        self, spec: RunSpec, *, title: str = "", device: str = "auto", data_dir: Path | None = None, owner: str = ""
+    ) -> str:
         """Save a new run, hand it to the cluster, and return its id at once."""
-        run_id = self.store.create(spec, title=title)
+        run_id = self.store.create(spec, title=title, owner=owner)
         self._begin(Job(run_id, check_device(device), data_dir, self.threads))
         return run_id
 

@@ -20,7 +20,7 @@ from dpviz.runs.records import LIVE, Run, Summary
 from dpviz.runs.runner import ANCHOR
 from dpviz.runs.store import Store
 from dpviz.runs.sweep import Candidate, Sweep
-from dpviz.runs.sweeps import SweepFolder
+from dpviz.runs.sweeps import SweepFolder, sweeps_of
 from dpviz.training.spec import RunSpec
 
 log = logging.getLogger("dpviz.runs")
@@ -33,7 +33,9 @@ SAVING = 60.0  # seconds that stopped runs are given for their checkpoints
 class Crew(Protocol):
     """Whoever trains a sweep's runs: the background queue or a cluster."""
 
-    def start(self, spec: RunSpec, *, title: str = "", device: str = "auto", data_dir: Path | None = None) -> str: ...
+    def start(
+        self, spec: RunSpec, *, title: str = "", device: str = "auto", data_dir: Path | None = None, owner: str = ""
+    ) -> str: ...
 
     def resume(self, run_id: str, *, device: str = "auto", data_dir: Path | None = None) -> None: ...
 
@@ -156,7 +158,7 @@ class Drive:
         found = self._runs.get(task.spec.key)
         if found is None:
             title = f"{self.sweep.title}: {task.candidate.label}" if self.sweep.title else task.candidate.label
-            run_id = self.crew.start(task.spec, title=_short(title), **self._where)
+            run_id = self.crew.start(task.spec, title=_short(title), owner=self.store.owner, **self._where)
         else:
             run_id = found.id
             if self.store.get(run_id).status not in LIVE:  # a live one is somebody else's: wait for it
@@ -210,7 +212,7 @@ def driven(store: Store) -> dict[str, Drive]:
     """The sweeps that this process was asked to drive, by id; like its runner they survive a hot reload."""
     anchor = sys.modules.setdefault(ANCHOR, types.ModuleType(ANCHOR))
     stores: dict[str, dict[str, Drive]] = anchor.__dict__.setdefault("drives", {})
-    return stores.setdefault(str(store.folder.resolve()), {})
+    return stores.setdefault(str(sweeps_of(store).resolve()), {})
 
 
 def launch(drive: Drive) -> None:

@@ -15,6 +15,7 @@ import errno
 import json
 import math
 import os
+import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -40,6 +41,7 @@ class Status:
     error: str
     provenance: Provenance | None
     summary: Mapping[str, Any]
+    owner: str = ""
 
     def to_json(self) -> dict[str, Any]:
         provenance = self.provenance.to_json() if self.provenance else None
@@ -49,6 +51,7 @@ class Status:
             "error": self.error,
             "provenance": provenance,
             "summary": {key: "infinity" if value == math.inf else value for key, value in self.summary.items()},
+            **({"owner": self.owner} if self.owner else {}),  # a store without sign-in knows of no owners
         }
 
 
@@ -114,6 +117,18 @@ def shown(path: Path | str) -> str:
     return "/".join(Path(path).parts[-2:])
 
 
+def without_paths(text: str) -> str:
+    """A sentence with only the last part of each absolute path: errors are shown on pages and exported."""
+    for folder in (os.getcwd(), os.path.expanduser("~")):  # first, since their names may hold spaces
+        if len(folder) > 1:
+            text = text.replace(f"{folder}/", "/.../")
+    return ABSOLUTE.sub(".../", text)
+
+
+# Not after a letter, a colon or a slash: an address on the net is no path.
+ABSOLUTE = re.compile(r"(?<![\w:/.])/(?:[^\s/'\"]+/)+")
+
+
 def reason(error: OSError) -> str:
     """What the system says, without the path that OSError would add."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -135,10 +150,9 @@ def read_status(folder: Path) -> Status:
     data = load(folder / STATUS)
     try:
         provenance = data["provenance"] and Provenance.from_json(data["provenance"])
-        return Status(
-            check_status(data["status"]), str(data["created"]), str(data["error"]), provenance, dict(data["summary"])
-        )
-    except (KeyError, TypeError, ValueError) as error:
+        words = (check_status(data["status"]), str(data["created"]), str(data["error"]))
+        return Status(*words, provenance, dict(data["summary"]), str(data.get("owner", "")))
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise InputError(f"{shown(folder / STATUS)} is not a run's status: {error}") from None
 
 
@@ -150,8 +164,8 @@ def read_summary(folder: str) -> Summary:
         words: dict[str, Any] = data["summary"]
         labels: dict[str, Any] = {key: math.inf if value == "infinity" else value for key, value in words.items()}
         title = read_title(folder)
-        name = os.path.basename(folder)
-        return Summary(name, check_status(data["status"]), data["created"], title, data["error"], **labels)
+        name, owner = os.path.basename(folder), data.get("owner", "")
+        return Summary(name, check_status(data["status"]), data["created"], title, data["error"], owner=owner, **labels)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise InputError(f"{shown(path)} is not a run's status: {error}") from None
 
@@ -183,6 +197,7 @@ def read_run(folder: Path, run_id: str) -> Run:
         Provenance.from_json(load(provenance)) if provenance.exists() else status.provenance,
         status.error,
         read_title(folder),
+        status.owner,
     )
 
 

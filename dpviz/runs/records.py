@@ -53,7 +53,10 @@ class Provenance:
 
 @dataclass(frozen=True)
 class Run:
-    """One training run, whole. `created` is UTC; `error` says why a failed run failed."""
+    """One training run, whole. `created` is UTC; `error` says why a failed run failed.
+
+    `owner` is who launched it where people sign in, empty elsewhere; it is not exported.
+    """
 
     id: str
     spec: RunSpec
@@ -63,6 +66,7 @@ class Run:
     provenance: Provenance | None = None
     error: str = ""
     title: str = ""
+    owner: str = ""
 
     def __post_init__(self) -> None:
         check_status(self.status)
@@ -73,7 +77,7 @@ class Run:
     def summary(self) -> Summary:
         """The run's line in a list."""
         numbers = labels(self.spec, self.epochs[-1] if self.epochs else None)
-        return Summary(self.id, self.status, self.created, self.title, self.error, **numbers)
+        return Summary(self.id, self.status, self.created, self.title, self.error, owner=self.owner, **numbers)
 
     def to_json(self) -> dict[str, Any]:
         """The run as one JSON object, for export."""
@@ -117,12 +121,13 @@ class Summary:
     test_accuracy: float | None = None
     epsilon_claimed: float | None = None
     epsilon_sound: float | None = None
+    owner: str = ""
 
     def __post_init__(self) -> None:
         numbers = (self.test_accuracy, self.epsilon_claimed, self.epsilon_sound)
         if not (
             {type(word) for word in (self.created, self.title, self.error, self.key, self.recipe)} == {str}
-            and {type(word) for word in (self.method, self.dataset, self.model, self.schedule)} == {str}
+            and {type(word) for word in (self.method, self.dataset, self.model, self.schedule, self.owner)} == {str}
             and {type(count) for count in (self.seed, self.epochs, self.epochs_done)} == {int}
             and {type(number) for number in numbers} <= {float, int, type(None)}
         ):

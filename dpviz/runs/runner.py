@@ -19,10 +19,10 @@ from dpviz.privacy.tables import InputError
 from dpviz.runs.records import Progress
 from dpviz.runs.store import Store
 from dpviz.runs.work import Job, cores, finish, work
+from dpviz.training.limits import LIMITS
 from dpviz.training.spec import EpochRecord, RunSpec
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
-MAX_QUEUE = 500  # each waiting run holds its lock, and with it an open file
 ANCHOR = "dpviz_anchor"
 
 
@@ -56,12 +56,12 @@ def check_device(device: str) -> str:
     return device
 
 
-def create_all(store: Store, specs: Iterable[RunSpec], title: str) -> tuple[str, ...]:
+def create_all(store: Store, specs: Iterable[RunSpec], title: str, owner: str = "") -> tuple[str, ...]:
     """New queued runs: all of them, or none if one cannot be saved."""
     created: list[str] = []
     try:
         for spec in specs:
-            created.append(store.create(spec, title=title))
+            created.append(store.create(spec, title=title, owner=owner))
     except InputError:
         for run_id in created:
             store.release(run_id)
@@ -82,18 +82,26 @@ class BackgroundRunner:
         self._workers: list[threading.Thread] = []
         self._guard = threading.RLock()
 
-    def start(self, spec: RunSpec, *, title: str = "", device: str = "auto", data_dir: Path | None = None) -> str:
+    def start(
+        self, spec: RunSpec, *, title: str = "", device: str = "auto", data_dir: Path | None = None, owner: str = ""
+    ) -> str:
         """Save a new run, queue it, and return its id at once."""
-        return self.start_all((spec,), title=title, device=device, data_dir=data_dir)[0]
+        return self.start_all((spec,), title=title, device=device, data_dir=data_dir, owner=owner)[0]
 
     def start_all(
-        self, specs: Iterable[RunSpec], *, title: str = "", device: str = "auto", data_dir: Path | None = None
+        self,
+        specs: Iterable[RunSpec],
+        *,
+        title: str = "",
+        device: str = "auto",
+        data_dir: Path | None = None,
+        owner: str = "",
     ) -> tuple[str, ...]:
         """Several runs in one request, for example `with_seeds(spec, (0, 1, 2))`: all of them or none."""
         specs = tuple(specs)
         with self._guard:
             self._check_room(len(specs), device)
-            created = create_all(self.store, specs, title)
+            created = create_all(self.store, specs, title, owner)
             for run_id in created:
                 self._enqueue(Job(run_id, device, data_dir, self._threads))
         return created
@@ -142,8 +150,7 @@ class BackgroundRunner:
 
     def _check_room(self, more: int, device: str) -> None:
         check_device(device)
-        if len(self._jobs) + more > MAX_QUEUE:
-            raise InputError(f"at most {MAX_QUEUE} runs can wait at a time; {len(self._jobs)} do already")
+        LIMITS["queue"].check(len(self._jobs) + more)  # each waiting run holds its lock, and with it an open file
 
     def _enqueue(self, job: Job) -> None:
         if not self._workers:

@@ -1,7 +1,10 @@
 """The store: one folder a run, JSON only. Any number of processes may share it.
 
-Everyone reads. A run is written only by the store that holds its lock, from `create` or `claim` until `release`; the
-system frees the lock of a process that dies, and a live status without a lock reads as *interrupted*.
+Every process reads. A run is written only by the store that holds its lock, from `create` or `claim` until `release`;
+the system frees the lock of a process that dies, and a live status without a lock reads as *interrupted*.
+
+Where people sign in, a run carries its owner, and `Store(owner=...)` is that person's part of the store: the runs of
+others are not there. Without an owner a Store is the whole, as for the command line and the runner.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from dpviz.privacy.tables import InputError
 from dpviz.runs import folder as files
 from dpviz.runs.lock import Lock, held
 from dpviz.runs.records import LIVE, RESUMABLE, Listing, Provenance, Run, Summary, check_next, check_status, labels
+from dpviz.training.limits import check_spec, refuse_if_read_only
 from dpviz.training.spec import EpochRecord, RunSpec
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -65,14 +69,15 @@ class Work:
 class Store:
     """Runs in a folder. Making a Store touches nothing, so a missing or read-only folder can be listed."""
 
-    def __init__(self, folder: Path | str | None = None) -> None:
+    def __init__(self, folder: Path | str | None = None, *, owner: str = "") -> None:
         self.folder = Path(folder) if folder is not None else default_folder()
+        self.owner = owner
         self._work: dict[str, Work] = {}
 
-    def create(self, spec: RunSpec, *, title: str = "") -> str:
+    def create(self, spec: RunSpec, *, title: str = "", owner: str = "") -> str:
         """A new queued run, locked by this store. It appears whole: readers never see a half-made folder."""
         run_id, title = new_id(), check_title(title)
-        status = files.Status("queued", _now(), "", None, labels(spec, None))
+        status = files.Status("queued", _now(), "", None, labels(check_spec(spec), None), owner or self.owner)
         made = self.folder / f".new-{run_id}"
         with self._writing("the run cannot be saved"):
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -102,6 +107,7 @@ class Store:
                 run = files.read_run(folder, run_id)
                 if run.status not in (*RESUMABLE, *LIVE):  # a live status under a free lock: its process died
                     raise InputError(f"run {run_id} is {run.status}; a finished run never changes, start a new one")
+                check_spec(run.spec)
                 lock.reserve()
                 files.drop_torn_line(folder)
                 last = run.epochs[-1] if run.epochs else None
@@ -178,6 +184,8 @@ class Store:
                 warnings.append(f"skipped: {error}")
             except OSError as error:
                 warnings.append(f"skipped: {entry.name[:60]!r} cannot be read: {files.reason(error)}")
+        if self.owner:  # what cannot be read may be anybody's
+            return Listing(tuple(run for run in runs if run.owner == self.owner), ())
         return Listing(tuple(runs), tuple(warnings))
 
     def rename(self, run_id: str, title: str) -> None:
@@ -212,9 +220,17 @@ class Store:
         if not isinstance(run_id, str) or not RUN_ID.fullmatch(run_id):
             raise InputError(f"{str(run_id)[:60]!r} is not a run id; ids are made of a-z, 0-9 and -")
         folder = self.folder / run_id
-        if folder.is_symlink() or not folder.is_dir():
+        if folder.is_symlink() or not folder.is_dir() or not self._owns(folder):
             raise InputError(f"there is no run {run_id!r}; python -m dpviz runs list shows them")
         return folder
+
+    def _owns(self, folder: Path) -> bool:
+        if not self.owner:
+            return True
+        try:
+            return files.read_status(folder).owner == self.owner
+        except InputError:
+            return False
 
     def _lock(self, run_id: str, deed: str) -> Lock:
         try:
@@ -230,7 +246,7 @@ class Store:
     def _replace_status(self, run_id: str, status: str, error: str, provenance: Provenance | None = None) -> None:
         work, folder = self._work[run_id], self._folder(run_id)
         kept = provenance or work.status.provenance
-        new = files.Status(status, work.status.created, error, kept, labels(work.spec, work.last))
+        new = files.Status(status, work.status.created, error, kept, labels(work.spec, work.last), work.status.owner)
         try:
             files.write_status(folder, new)
         except OSError:
@@ -249,7 +265,8 @@ class Store:
 
     @contextlib.contextmanager
     def _writing(self, what: str) -> Iterator[None]:
-        """Turn what the disk refuses into one sentence."""
+        """Turn what the disk refuses into one sentence; where nothing may be changed, refuse first."""
+        refuse_if_read_only()
         try:
             yield
         except OSError as error:

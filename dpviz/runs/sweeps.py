@@ -22,6 +22,7 @@ from dpviz.runs import folder as files
 from dpviz.runs.lock import Lock, held
 from dpviz.runs.store import Store
 from dpviz.runs.sweep import Candidate, Sweep
+from dpviz.training.limits import refuse_if_read_only
 from dpviz.training.spec import RunSpec
 
 SWEEPS, SWEEP, CANDIDATES, JOURNAL = ".sweeps", "sweep.json", "candidates.jsonl", "search.journal"
@@ -34,10 +35,11 @@ class SweepFolder:
     def __init__(self, store: Store, sweep_id: str) -> None:
         if not (isinstance(sweep_id, str) and SWEEP_ID.fullmatch(sweep_id)):
             raise InputError(f"{str(sweep_id)[:60]!r} is not a sweep's id")
-        self.path = store.folder / SWEEPS / sweep_id
+        self.path = sweeps_of(store) / sweep_id
 
     def save(self, sweep: Sweep) -> None:
         """Keep the description; a sweep that is there already stays as it is."""
+        refuse_if_read_only()
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             if not (self.path / SWEEP).exists():
@@ -89,6 +91,7 @@ class SweepFolder:
 
     def delete(self) -> None:
         """Forget the sweep; its runs stay."""
+        refuse_if_read_only()
         lock = self.lock()
         try:
             shutil.rmtree(self.path)
@@ -115,13 +118,20 @@ def _candidate(path: Path, line: bytes, number: int) -> Candidate:
         raise InputError(f"{files.shown(path)}, line {number} is damaged: {error}") from None
 
 
+def sweeps_of(store: Store) -> Path:
+    """Where the sweeps of a store are; where people sign in, each person's are in a folder of their own."""
+    return store.folder / SWEEPS / store.owner if store.owner else store.folder / SWEEPS
+
+
 def sweep_ids(store: Store) -> tuple[str, ...]:
     """Ids of the sweeps in a store, the newest first."""
-    folder = store.folder / SWEEPS
     try:
-        found = [path for path in folder.iterdir() if SWEEP_ID.fullmatch(path.name) and (path / SWEEP).is_file()]
+        found = [
+            path for path in sweeps_of(store).iterdir() if SWEEP_ID.fullmatch(path.name) and (path / SWEEP).is_file()
+        ]
     except OSError:
         return ()
+    found = [path for path in folders if (path / SWEEP).is_file()]
     return tuple(path.name for path in sorted(found, key=_made, reverse=True))
 
 

@@ -15,6 +15,7 @@ from dpviz.privacy.tables import InputError
 from dpviz.runs.records import Run
 from dpviz.runs.runner import ANCHOR
 from dpviz.runs.work import cores
+from dpviz.training.limits import check_spec, refuse_if_read_only
 from dpviz.training.spec import RunSpec
 
 TRIAL_STEPS = 5
@@ -61,7 +62,9 @@ class Trials:
         self._guard = threading.Lock()
 
     def start(self, spec: RunSpec) -> None:
-        """Begin a trial, unless there is one already; one that failed is tried again."""
+        """Begin a trial, unless there is one already; one that failed is tried again. Limits hold as for a run."""
+        refuse_if_read_only()
+        check_spec(spec)
         with self._guard:
             if isinstance(self._found.get(likeness(spec), ""), str):
                 self._found[likeness(spec)] = None

@@ -20,7 +20,7 @@ from typing import Any
 
 from dpviz.privacy.records import steps_per_epoch
 from dpviz.privacy.tables import InputError
-from dpviz.runs.folder import reason
+from dpviz.runs.folder import reason, without_paths
 from dpviz.runs.records import Progress, Provenance, Run
 from dpviz.runs.store import PROJECT, Store
 from dpviz.training.spec import EpochRecord
@@ -76,7 +76,7 @@ def work(store: Store, job: Job) -> str:
 def finish(store: Store, job: Job, status: str, error: str = "", provenance: Provenance | None = None) -> None:
     """Write how a run ended and let go of it; if even that cannot be written, it reads as interrupted."""
     try:
-        store.set_status(job.run_id, status, error=error, provenance=provenance)
+        store.set_status(job.run_id, status, error=without_paths(error), provenance=provenance)
     except (InputError, OSError) as failure:
         log.error("run %s ended as %s, which could not be saved: %s", job.run_id, status, failure)
     finally:

@@ -2,8 +2,8 @@
 
 Files lie as torchvision lays them out (`MNIST/raw/*.gz`, `cifar-10-batches-py/*`) and torchvision knows where to
 download them. They are read here rather than by torchvision's classes for two reasons: nothing is unpacked beside
-files that may be read-only or in use by another process, and what is verified is what is read: the CIFAR-10 files are
-pickles, so bytes whose MD5 does not match are never unpickled.
+files that may be read-only or in use by another process, and what is verified is what is read. The CIFAR-10 files are
+pickles: bytes whose MD5 does not match are not looked into, and `batches` builds nothing that a pickle names.
 
 Finding files imports no torch, so `python -m dpviz data` answers at once.
 """
@@ -15,7 +15,6 @@ import gzip
 import hashlib
 import http.client
 import os
-import pickle
 import sys
 import tarfile
 import urllib.request
@@ -29,6 +28,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpviz.privacy.tables import InputError
+from dpviz.training.batches import read_batch
 from dpviz.training.spec import DATASETS
 
 if TYPE_CHECKING:
@@ -219,10 +219,9 @@ def _parse_idx(content: bytes, file: str, dimensions: int) -> np.ndarray:
 
 def _read_cifar(source: Source, where: Path) -> tuple[Arrays, Arrays]:
     def arrays(files: tuple[str, ...]) -> Arrays:
-        # Safe to unpickle: the bytes were just compared with the published checksum.
-        batches = [pickle.loads(_verified(source, where, file), encoding="latin1") for file in files]
-        pixels = np.concatenate([batch["data"] for batch in batches]).reshape(-1, 3, 32, 32)
-        return pixels, np.concatenate([np.asarray(batch["labels"]) for batch in batches])
+        batches = [read_batch(_verified(source, where, file), file, 3 * 32 * 32) for file in files]
+        pixels, labels = (np.concatenate(parts) for parts in zip(*batches, strict=True))
+        return pixels.reshape(-1, 3, 32, 32), labels
 
     return arrays(_CIFAR_TRAIN), arrays(("test_batch",))
 
@@ -231,12 +230,14 @@ def _verified(source: Source, where: Path, file: str) -> bytes:
     """A file's content after its MD5 was checked. An unpacked IDX file has no MD5; its header is checked instead."""
     path = _existing(where / source.folder / file)
     if path is None:
-        raise InputError(f"{where / source.folder / file} is gone; put it back or choose another data folder")
+        raise InputError(f"{source.folder}/{file} is gone; put it back or choose another data folder")
     content = path.read_bytes()
     if path.name != file:
         return content
     if hashlib.md5(content, usedforsecurity=False).hexdigest() != source.files[file]:
-        raise InputError(f"{path} is damaged (its MD5 does not match); delete it, so that it can be downloaded again")
+        raise InputError(
+            f"{source.folder}/{file} is damaged (its MD5 does not match); delete it, so that it can be downloaded again"
+        )
     return gzip.decompress(content) if file.endswith(".gz") else content
 
 
@@ -288,7 +289,7 @@ def download(name: str, data_dir: Path | None = None, on_download: Progress | No
         files = ", ".join(source.files)
         raise InputError(
             f"{DATASETS[name].facts['title']} was not found and could not be downloaded ({error}); "
-            f"put the files {files} into {folder}, or name the folder that holds {source.folder} with DPVIZ_DATA"
+            f"put the files {files} into {source.folder} of a data folder and name that folder with DPVIZ_DATA"
         ) from None
     return target
 

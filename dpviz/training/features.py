@@ -53,7 +53,9 @@ def _features(name: str, part: str, images: Tensor) -> Tensor:
         return features
     features = torch.load(path, weights_only=True)
     if not (isinstance(features, Tensor) and len(features) == len(images) and features.dim() == 4):
-        raise InputError(f"{path} does not hold the features of this dataset; delete it, so that it is made again")
+        raise InputError(
+            f"{path.name} in the cache folder does not hold features of this dataset; delete it, and it is made again"
+        )
     return features
 
 

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dpviz.privacy.tables import InputError
+from dpviz.training.limits import LIMITS
 
 FloatArray = npt.NDArray[np.float64]
 
-MAX_BYTES = 20_000_000
 MAX_ROWS = 100_000
 MAX_FEATURES = 5_000
 MAX_CELLS = 50_000_000
@@ -37,10 +37,9 @@ INDEX = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 
 
 def check_size(size: int) -> None:
-    if not size <= MAX_BYTES:
-        raise InputError(
-            f"the file must be no larger than {MAX_BYTES // 10**6} MB, got {size / 1e6:,.0f} MB; bring fewer rows"
-        )
+    most = LIMITS["upload"].most
+    if not size <= most * 10**6:
+        raise InputError(f"the file must be no larger than {most:,} MB, got {size / 1e6:,.1f} MB; bring fewer rows")
 
 
 def check_content(content: bytes) -> None:

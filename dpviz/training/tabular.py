@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 from dpviz.privacy.tables import InputError, Table
 from dpviz.training.data import SOURCES, _parse_idx, _verified, find, places
-from dpviz.training.parsing import MAX_BYTES, check_content, check_size, parse_csv, parse_libsvm
+from dpviz.training.limits import LIMITS
+from dpviz.training.parsing import check_content, check_size, parse_csv, parse_libsvm
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -234,7 +235,7 @@ def read_file(path: Path, label: str | None = None) -> Tabular:
     try:
         check_size(path.stat().st_size)
         with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
+            content = file.read(LIMITS["upload"].most * 10**6 + 1)
     except OSError as error:
         raise InputError(f"{path.name} cannot be read: {error.strerror}") from None
     return read_upload(content, path.name, label)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import streamlit as st
@@ -34,9 +35,15 @@ def guarantee_card(guarantee: Guarantee, *, title: str = "Guarantee") -> None:
 
 
 def input_error(error: InputError) -> None:
-    """What a person has to mend, as one sentence with a capital and a full stop."""
-    text = str(error)
+    """What a person has to mend, as one sentence with a capital and a full stop.
+
+    The sentence may quote a link or a file: nothing in it is taken for a picture, a link or HTML.
+    """
+    text = MARKUP.sub(r"\\\1", str(error))
     st.error(text[:1].upper() + text[1:] + ("" if text.endswith(".") else "."))
+
+
+MARKUP = re.compile(r"([\\`*\[\]<>$~|])")
 
 
 def _list(heading: str, lines: Sequence[str]) -> str:

@@ -13,11 +13,12 @@ import streamlit as st
 from dpviz.papers import PAPERS, REPORTED
 from dpviz.papers.records import TEST_ACCURACY
 from dpviz.privacy.tables import InputError
-from dpviz.runs import CachedListing, Listing, Store, Summary
+from dpviz.runs import CachedListing, Listing, Summary
+from dpviz.runs.store import default_folder
 from dpviz.training.spec import DATASETS
 from dpviz.ui.cards import input_error
 from dpviz.ui.compare_link import ALL, AT, EPSILONS, VIEWS, Comparison, parse_link, to_link
-from dpviz.ui.runs import cached, load_all, plain
+from dpviz.ui.runs import cached, load_all, plain, store
 from dpviz.views.comparison import (
     comparison_frame,
     dataset_of,
@@ -129,13 +130,13 @@ def _dataset_title(name: str) -> str:
 
 def prepare() -> None:
     """Price what the papers report, and read their cached runs, before anybody asks."""
-    _folded(Store().folder, (), tuple(item.run.id for item in cached().runs), True, ALL, ALL)
+    _folded(default_folder(), (), tuple(item.run.id for item in cached().runs), True, ALL, ALL)
 
 
 def chosen_rows() -> tuple[pd.DataFrame, list[str]]:
     """The folded rows that pass the filters, and what could not be read."""
     show, dataset, paper = (st.session_state[key(name)] for name in ("show", "dataset", "paper"))
-    listing = Store().list() if "own" in show else Listing((), ())
+    listing = store().list() if "own" in show else Listing((), ())
     full_length = cached() if "cached" in show else CachedListing((), ())
     own = tuple(
         summary
@@ -149,7 +150,7 @@ def chosen_rows() -> tuple[pd.DataFrame, list[str]]:
         for item in full_length.runs
         if dataset in (ALL, item.run.spec.dataset) and paper in (ALL, item.paper)
     )
-    folded, problems = _folded(Store().folder, own, items, "reported" in show, dataset, paper)
+    folded, problems = _folded(store().folder, own, items, "reported" in show, dataset, paper)
     return folded, [*listing.warnings, *full_length.warnings, *problems]
 
 

@@ -15,6 +15,8 @@ import streamlit as st
 
 from dpviz.privacy import SCHEDULES, InputError, Schedule, calibrate, matching_constant
 from dpviz.privacy.schedules import parse_csv
+from dpviz.training.limits import refuse_if_read_only
+from dpviz.training.parsing import check_size
 from dpviz.ui.knobs import entry_title, knob_values
 from dpviz.ui.schedule_editor import Curve, EditorState
 from dpviz.ui.settings import OWN_DATA, Settings, read_settings, session_key, write_settings
@@ -122,6 +124,8 @@ def paste(it: Board, text: str) -> None:
 
 def paste_bytes(it: Board, data: bytes) -> None:
     """A file that was uploaded."""
+    refuse_if_read_only()
+    check_size(len(data))
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:

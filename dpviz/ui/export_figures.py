@@ -10,6 +10,7 @@ import pandas as pd
 import streamlit as st
 
 NOT_COVERED = {name: f"{name} (not covered by epsilon)" for name in ("train_accuracy", "train_loss")}
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
 NO_KALEIDO = "PNG needs the package kaleido and a Chrome or Chromium; the camera above the plot works without."
 
 
@@ -22,8 +23,17 @@ def printable(figure: Any) -> Any:
 
 
 def as_csv(frame: pd.DataFrame) -> bytes:
-    """The rows behind the figure; what epsilon does not cover says so in its heading."""
-    return frame.rename(columns=NOT_COVERED).to_csv(index=False).encode()
+    """The rows behind the figure; what epsilon does not cover says so in its heading.
+
+    A title that begins like a formula gets an apostrophe, so that a spreadsheet shows it and does not compute it.
+    """
+    words = frame.select_dtypes(["object", "string"]).columns
+    safe = {name: frame[name].map(_no_formula) for name in words}
+    return frame.assign(**safe).rename(columns=NOT_COVERED).to_csv(index=False).encode()
+
+
+def _no_formula(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and value[:1] in FORMULA else value
 
 
 def as_html(figure: Any) -> bytes:

@@ -6,8 +6,8 @@ from typing import Any
 
 import streamlit as st
 
-from dpviz.runs import Run, Store
-from dpviz.ui.runs import cached, load_all, plain
+from dpviz.runs import Run
+from dpviz.ui.runs import cached, load_all, plain, store
 from dpviz.views.diagnostics import (
     LAYER_TITLES,
     SERIES,
@@ -35,7 +35,7 @@ CLASSES = {
 
 def seen_runs() -> dict[str, Run]:
     """Runs with diagnostics: own ones, newest first, then cached ones."""
-    own, _ = load_all(Store().list().runs[-LOOK_BACK:])
+    own, _ = load_all(store().list().runs[-LOOK_BACK:])
     runs = [*reversed(own), *(item.run for item in cached().runs)]
     return {run.id: run for run in runs if has_diagnostics(run)}
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import streamlit as st
 
 from dpviz.privacy.tables import InputError
-from dpviz.runs import Store, with_seeds
+from dpviz.runs import with_seeds
 from dpviz.runs.timing import Pace, pace_from, trials
+from dpviz.training.limits import check_spec, limits_words, read_only
 from dpviz.training.spec import RunSpec
 from dpviz.ui.cards import guarantee_card, input_error
 from dpviz.ui.run_form import expected_guarantee, key, parse_seeds, take_quick
-from dpviz.ui.run_panel import PICKED
-from dpviz.ui.runs import cached, load_all, read_only, runner
+from dpviz.ui.run_panel import pick
+from dpviz.ui.runs import cached, load_all, start, store
 from dpviz.views.numbers import delta_text, epsilon_text
 from dpviz.views.runs import NO_GUARANTEE, duration_words
 
@@ -21,7 +22,7 @@ LOOK_BACK = 100  # own runs that are searched for one alike
 
 def launch_panel(spec: RunSpec) -> None:
     """What the run will cost, then the last settings and Launch."""
-    price = expected_guarantee(spec)
+    price = expected_guarantee(check_spec(spec))
     with st.container(border=True):
         with st.container(horizontal=True, vertical_alignment="top"):
             st.metric("Sound ε", epsilon_text(price.sound) if price.sound else NO_GUARANTEE, width="content")
@@ -39,7 +40,7 @@ def launch_panel(spec: RunSpec) -> None:
     title = right.text_input("Title", key=key("title"), max_chars=120, placeholder="optional")
     locked = read_only()
     with st.container(horizontal=True):
-        st.button("Launch", type="primary", disabled=bool(locked), help=locked or None, on_click=_ask)
+        st.button("Launch", type="primary", disabled=bool(locked), help=locked or limits_words(), on_click=_ask)
         st.button("Quick look", on_click=take_quick, help="2,000 examples, 3 epochs, batch 200: a matter of seconds.")
     if st.session_state.pop(ASKED, False):
         _launch(spec, seeds, title)
@@ -52,11 +53,11 @@ def _ask() -> None:
 
 def _launch(spec: RunSpec, seeds: str, title: str) -> None:
     try:
-        started = runner().start_all(with_seeds(spec, parse_seeds(seeds)), title=title)
+        started = start(with_seeds(spec, parse_seeds(seeds)), title)
     except InputError as error:
         input_error(error)
         return
-    st.session_state[PICKED] = started[0]
+    pick(started[0])
     st.rerun()
 
 
@@ -75,7 +76,7 @@ def expected_pace(spec: RunSpec) -> tuple[Pace | None, str]:
     tried = trials().pace(spec)
     if tried:
         return tried, "a few steps tried on this machine"
-    runs, _ = load_all(Store().list().runs[-LOOK_BACK:])
+    runs, _ = load_all(store().list().runs[-LOOK_BACK:])
     own = pace_from(runs, spec)
     if own:
         return own, "an earlier run with this model, dataset and batch size"
@@ -91,9 +92,8 @@ def _trial(spec: RunSpec) -> None:
         st.metric("Expected time", "measuring …", width="content")
         return
     st.markdown(":small[Expected time]", width="content")
-    if st.button(
-        "Time a few steps", help="Nothing alike ran so far. Tries a few steps in the background, keeps nothing."
-    ):
+    told = "Nothing alike ran so far. Tries a few steps in the background, keeps nothing."
+    if st.button("Time a few steps", disabled=bool(read_only()), help=read_only() or told):
         trials().start(spec)
         st.rerun()
     if trials().problem(spec):

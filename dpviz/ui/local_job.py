@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dpviz.privacy.tables import InputError
+from dpviz.training.limits import refuse_if_read_only
 from dpviz.training.localspec import LocalSpec
 from dpviz.training.tabular import Tabular
 from dpviz.training.trials import differences, run_trials
@@ -36,6 +37,7 @@ class Job:
     """Trials that run while the page stays free. Read `share`, `rows`, `differences` and `error`; call `stop`."""
 
     def __init__(self, data: Tabular, specs: Sequence[LocalSpec], repeats: int, seed: int = 0) -> None:
+        refuse_if_read_only()
         check_work(data, specs, repeats)
         self.data, self.specs, self.repeats, self.seed = data, tuple(specs), repeats, seed
         self.share, self.started = 0.0, time.monotonic()

@@ -13,8 +13,9 @@ import streamlit as st
 from dpviz.privacy.local import local_guarantee, scale
 from dpviz.privacy.tables import InputError
 from dpviz.runs.local_results import LocalResult, local_results
+from dpviz.training.limits import LIMITS, read_only
 from dpviz.training.localspec import ANSWERED, LOSSES, METHODS, RANGES, TRUE, LocalSpec
-from dpviz.training.parsing import LABEL_NAMES, MAX_BYTES, csv_header
+from dpviz.training.parsing import LABEL_NAMES, csv_header
 from dpviz.training.tabular import TABULARS, Tabular, available, load_tabular, picture_data, read_upload
 from dpviz.training.trials import BUDGETS, specs_for
 from dpviz.training.walk import walk
@@ -178,7 +179,7 @@ def card(spec: LocalSpec, people: int) -> None:
 
 def choose_data() -> Tabular | None:
     """A dataset that is there, or a file that the person brings; None until there is one."""
-    names = [*available(), UPLOAD]
+    names = [*available(), *([] if read_only() else [UPLOAD])]
     name = st.selectbox(
         "Data",
         names,
@@ -197,11 +198,12 @@ def _load(name: str) -> Tabular:
 
 def _uploaded() -> Tabular | None:
     """The uploaded file as data; it stays in this session's memory and is never written."""
+    most = LIMITS["upload"].most
     file = st.file_uploader(
         "CSV with a label column, or LIBSVM",
         ["csv", "libsvm", "svm", "txt"],
-        max_upload_size=MAX_BYTES // 10**6,
-        help=f"At most {MAX_BYTES // 10**6} MB, two classes, numbers only. The file stays in memory and goes with it.",
+        max_upload_size=most,
+        help=f"At most {most:,} MB, two classes, numbers only. The file stays in memory and goes with it.",
         key="local.file",
     )
     if file is None:
@@ -237,7 +239,9 @@ def launch(spec: LocalSpec, data: Tabular | None) -> None:
     repeats = st.slider("Repeats", 2, 20, 5, help="The paper has 20.", **key("repeats"))
     job = st.session_state.get(JOB)
     busy = job is not None and job.running
-    if st.button("Run", type="primary", disabled=data is None or busy or not methods, key="local.run") and data:
+    locked = read_only()
+    disabled = data is None or busy or not methods or bool(locked)
+    if st.button("Run", type="primary", disabled=disabled, help=locked or None, key="local.run") and data:
         try:
             st.session_state[JOB] = Job(data, specs_for(spec, methods, BUDGETS), repeats)
         except InputError as error:

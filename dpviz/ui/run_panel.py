@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import streamlit as st
 
 from dpviz.privacy.tables import InputError
-from dpviz.runs import Progress, Run, Store, Summary
+from dpviz.runs import Progress, Run, Summary
 from dpviz.runs.records import LIVE, RESUMABLE
+from dpviz.training.limits import read_only
 from dpviz.training.spec import DATASETS, MODELS
 from dpviz.ui.cards import input_error
 from dpviz.ui.run_form import fill_in
@@ -20,9 +21,12 @@ from dpviz.ui.runs import (
     is_live,
     load,
     plain,
-    read_only,
+    resume,
     runner,
     show_warnings,
+    start,
+    stop,
+    store,
     summary_line,
     summary_name,
 )
@@ -30,19 +34,21 @@ from dpviz.views.diagnostics import has_diagnostics
 from dpviz.views.numbers import delta_text
 from dpviz.views.runs import duration_words, epsilon_words, run_figure, run_frame, run_name, schedule_words, title_of
 
-PICKED = "train.run"
+PICKED = "train.run"  # the list's key; each choice that is not made in the list gives it a new number
+PICKS = "train.picks"
+SHOWN = "train.shown"  # the run that was shown last
 PROBLEM = "train.problem"
 LIVE_SECONDS, IDLE_SECONDS = 1.0, 5.0  # idle pages look too, so that a run launched in another tab appears
 
 
 def runs_panel() -> None:
     """The panel, which looks again by itself: every second while something is live."""
-    live = any(is_live(summary) for summary in Store().list().runs)
+    live = any(is_live(summary) for summary in store().list().runs)
     st.fragment(_panel, run_every=LIVE_SECONDS if live else IDLE_SECONDS)(live)
 
 
 def _panel(live_before: bool) -> None:
-    listing = Store().list()
+    listing = store().list()
     if any(is_live(summary) for summary in listing.runs) != live_before:
         st.rerun()  # a fragment cannot change its own rhythm
     st.subheader("Runs")
@@ -77,18 +83,34 @@ def _chosen_run(summaries: tuple[Summary, ...]) -> None:
 def _pick(summaries: tuple[Summary, ...]) -> Summary:
     """The run to look at: newest first; the one in the address when the page is opened."""
     by_id = {summary.id: summary for summary in reversed(summaries)}
-    asked = st.session_state.get(PICKED) or st.query_params.get("run")
-    if asked not in by_id:
-        st.session_state[PICKED] = asked = next(iter(by_id))
-    st.session_state[PICKED] = asked
+    key = _pick_key()
+    # Streamlit sends a choice by its label; a label with an older accuracy, still under way, comes back as that text.
+    asked = known(by_id, st.session_state.get(key), st.session_state.get(SHOWN), st.query_params.get("run"))
+    st.session_state[key] = st.session_state[SHOWN] = asked
     picked = st.selectbox(
         "Run",
         list(by_id),
-        key=PICKED,
+        key=key,
         format_func=lambda run_id: summary_line(by_id[run_id]),
         persist_state="session",
     )
     return by_id[picked]
+
+
+def known(by_id: Mapping[str, Summary], *wishes: str | None) -> str:
+    """The first wish that is a run's id, else the newest run."""
+    return next((wish for wish in wishes if wish in by_id), next(iter(by_id)))
+
+
+def pick(run_id: str) -> None:
+    """Show this run. The list gets a new key, or the browser's old choice, still under way, would win."""
+    st.session_state[PICKS] = st.session_state.get(PICKS, 0) + 1
+    st.session_state[SHOWN] = run_id
+
+
+def _pick_key() -> str:
+    picks = st.session_state.get(PICKS, 0)
+    return f"{PICKED}.{picks}" if picks else PICKED
 
 
 # --- progress
@@ -247,26 +269,25 @@ def _act(action: Callable[..., None], run_id: str, *arguments: object) -> None:
 
 
 def _stop(run_id: str) -> None:
-    runner().stop(run_id)
+    stop(run_id)
 
 
 def _resume(run_id: str) -> None:
-    runner().resume(run_id)
+    resume(run_id)
 
 
 def _duplicate(run_id: str) -> None:
-    fill_in(Store().get(run_id).spec)
+    fill_in(store().get(run_id).spec)
 
 
 def _rename(run_id: str, title: str) -> None:
-    Store().rename(run_id, title)
+    store().rename(run_id, title)
 
 
 def _delete(run_id: str) -> None:
-    Store().delete(run_id)
-    st.session_state.pop(PICKED, None)
+    store().delete(run_id)
 
 
 def _diagnose(run_id: str) -> None:
-    run = Store().get(run_id)
-    st.session_state[PICKED] = runner().start(dataclasses.replace(run.spec, diagnostics=True), title=run.title)
+    run = store().get(run_id)
+    pick(start((dataclasses.replace(run.spec, diagnostics=True),), run.title)[0])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from functools import lru_cache
@@ -15,7 +14,9 @@ from dpviz.privacy.tables import InputError
 from dpviz.runs import BackgroundRunner, CachedListing, Run, Store, Summary, background, cached_runs
 from dpviz.runs.cached import default_folder
 from dpviz.runs.records import LIVE
-from dpviz.training.spec import DATASETS, MODELS
+from dpviz.training.limits import refuse_if_read_only
+from dpviz.training.spec import DATASETS, MODELS, RunSpec
+from dpviz.ui.people import person
 from dpviz.views.runs import title_of
 
 STATUS_WORDS = {
@@ -36,15 +37,30 @@ STATUS_COLOURS = {
 }
 
 
-def read_only() -> str:
-    """Why nothing can be launched or changed here; empty if it can."""
-    locked = os.environ.get("DPVIZ_READ_ONLY", "").strip().lower() in ("1", "true", "yes")
-    return "This dashboard is read-only (DPVIZ_READ_ONLY is set): runs can be looked at, not changed." if locked else ""
+def store() -> Store:
+    """The runs of the person at the page; without sign-in, all of them."""
+    return Store(owner=person())
 
 
 def runner() -> BackgroundRunner:
-    """The server's one runner; asking for it starts nothing."""
+    """The server's one runner; asking for it starts nothing. Pages act on runs by the three functions below."""
     return background(Store())
+
+
+def start(specs: Sequence[RunSpec], title: str = "") -> tuple[str, ...]:
+    """Launch runs that belong to the person at the page."""
+    return runner().start_all(specs, title=title, owner=person())
+
+
+def stop(run_id: str) -> None:
+    refuse_if_read_only()
+    store().get(run_id)  # another person's run is not there
+    runner().stop(run_id)
+
+
+def resume(run_id: str) -> None:
+    store().get(run_id)
+    runner().resume(run_id)
 
 
 def is_live(summary: Summary) -> bool:
@@ -53,7 +69,7 @@ def is_live(summary: Summary) -> bool:
 
 def load(summary: Summary) -> Run:
     """The whole run behind a line of the list; read again only when the line says that it changed."""
-    return _load(Store().folder, summary.id, summary.status, summary.epochs_done, summary.title)
+    return _load(store().folder, summary.id, summary.status, summary.epochs_done, summary.title)
 
 
 @lru_cache(maxsize=2000)

@@ -9,6 +9,7 @@ import streamlit as st
 
 from dpviz.privacy import SCHEDULES, InputError, Schedule, guarantee, rdp_table
 from dpviz.privacy.schedules import CUSTOM
+from dpviz.training.limits import read_only
 from dpviz.ui import drawing
 from dpviz.ui.cards import guarantee_card, input_error
 from dpviz.ui.drawing import PRESET, Board, act, board
@@ -65,7 +66,14 @@ def _preset_row() -> None:
         with st.popover("Paste or upload"):
             st.text_area("One σ an epoch, by lines or commas", key="schedule.pasted", placeholder="5, 4, 3, 2, 1")
             st.button("Use this list", on_click=_use_pasted)
-            st.file_uploader("Or a CSV file", type=["csv", "txt"], key="schedule.file", on_change=_use_file)
+            st.file_uploader(
+                "Or a CSV file",
+                type=["csv", "txt"],
+                key="schedule.file",
+                on_change=_use_file,
+                disabled=bool(read_only()),
+                help=read_only() or None,
+            )
 
 
 def _use_pasted() -> None:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import streamlit as st
 
+from dpviz.ui.people import person, sign_out_button
+
 ROOT = Path(__file__).parents[2]
 ICON = Path(__file__).with_name("icon.svg")
 SWIFT = 0.0005  # seconds after which a busy thread lets others run: the browser's files must not wait for the warm-up
@@ -54,7 +56,10 @@ def run() -> None:
     # symbols a request to another host.
     st.set_page_config(page_icon=ICON, layout="wide", initial_sidebar_state="auto")
     st.session_state[ROUTED] = True
-    _navigation().run()
+    page = _navigation()
+    person()
+    sign_out_button()
+    page.run()
 
 
 @asynccontextmanager
@@ -87,7 +92,7 @@ def _load_home() -> None:
 
 
 def ensure_navigation() -> None:
-    """The first line of every page: come in through app.py.
+    """The first line of every page: come in through app.py, and be signed in where that is asked for.
 
     Streamlit runs a script in a folder named pages on its own when its address is the first one that a fresh server is
     asked for. Calling `st.navigation` ends that for the whole server; then the run starts again, this time from app.py.
@@ -96,6 +101,7 @@ def ensure_navigation() -> None:
         st.session_state[ROUTED] = True
         _navigation()
         st.rerun()
+    person()
 
 
 def _navigation() -> st.Page:

@@ -13,10 +13,11 @@ from dpviz.runs.drive import WIDTH, Drive, driven, launch
 from dpviz.runs.fold import Result, by_key, price_words, result
 from dpviz.runs.sweep import Sweep
 from dpviz.runs.sweeps import SweepFolder, sweep_ids
+from dpviz.training.limits import read_only
 from dpviz.training.spec import RunSpec
 from dpviz.ui.cards import input_error
 from dpviz.ui.run_form import key
-from dpviz.ui.runs import plain, read_only, runner
+from dpviz.ui.runs import plain, runner, store
 from dpviz.ui.sweep_form import setting_title, sweep_form
 from dpviz.views.sweeps import progress_text, sweep_frame
 
@@ -50,43 +51,44 @@ def _ask() -> None:
 
 def start(sweep: Sweep) -> None:
     """Drive a sweep in the background of this server: in its queue, or on the cluster that DPVIZ_RAY names."""
-    store, address = Store(), ray_address()
+    own, address = store(), ray_address()
     if address:
-        crew = ClusterRunner(store, address)
-        launch(Drive(sweep, store, crew, width=crew.slots if sweep.search else crew.width))
+        crew = ClusterRunner(own, address)
+        launch(Drive(sweep, own, crew, width=crew.slots if sweep.search else crew.width))
     else:
-        launch(Drive(sweep, store, runner(), width=1 if sweep.search else WIDTH))
+        launch(Drive(sweep, own, runner(), width=1 if sweep.search else WIDTH))
 
 
 def sweeps_panel() -> None:
     """Every sweep with its progress; looks again by itself. Nothing is shown where there is none."""
-    ids = sweep_ids(Store())
+    own = store()
+    ids = sweep_ids(own)
     if not ids:
         return
-    live = any(SweepFolder(Store(), sweep_id).driven for sweep_id in ids[:SHOWN])
+    live = any(SweepFolder(own, sweep_id).driven for sweep_id in ids[:SHOWN])
     st.fragment(_panel, run_every=LIVE_SECONDS if live else IDLE_SECONDS)(live)
 
 
 def _panel(live_before: bool) -> None:
-    store = Store()
-    ids = sweep_ids(store)[:SHOWN]
-    if any(SweepFolder(store, sweep_id).driven for sweep_id in ids) != live_before:
+    own = store()
+    ids = sweep_ids(own)[:SHOWN]
+    if any(SweepFolder(own, sweep_id).driven for sweep_id in ids) != live_before:
         st.rerun()  # a fragment cannot change its own rhythm
     st.subheader("Sweeps")
     problem = st.session_state.pop(PROBLEM, "")
     if problem:
         input_error(InputError(problem))
-    runs = by_key(store.list().runs)
+    runs = by_key(own.list().runs)
     for place, sweep_id in enumerate(ids):
         try:
-            _sweep(store, result(store, sweep_id, runs), first=place == 0)
+            _sweep(own, result(own, sweep_id, runs), first=place == 0)
         except InputError as error:
             input_error(error)
 
 
-def _sweep(store: Store, found: Result, *, first: bool) -> None:
+def _sweep(own: Store, found: Result, *, first: bool) -> None:
     sweep = found.sweep
-    here, anywhere = driven(store).get(sweep.id), SweepFolder(store, sweep.id).driven
+    here, anywhere = driven(own).get(sweep.id), SweepFolder(own, sweep.id).driven
     name = sweep.title or ", ".join(setting_title(name) for name in sweep.varied)
     with st.container(border=True):
         with st.container(horizontal=True, vertical_alignment="center"):
@@ -96,7 +98,7 @@ def _sweep(store: Store, found: Result, *, first: bool) -> None:
             elif not anywhere:
                 if not found.finished or found.failed:
                     _button("Resume sweep", sweep.id, start, sweep, help="Trains what is left or failed.")
-                _button("Forget", sweep.id, SweepFolder(store, sweep.id).delete, help="Its runs stay.")
+                _button("Forget", sweep.id, SweepFolder(own, sweep.id).delete, help="Its runs stay.")
         if here is not None and here.problem:
             input_error(InputError(here.problem))
         with st.expander("Results", expanded=first):

@@ -12,7 +12,6 @@ import time
 import pytest
 
 from dpviz.privacy.tables import InputError
-from dpviz.runs import runner as runner_module
 from dpviz.runs.runner import BackgroundRunner, ForegroundRunner, background, with_seeds
 from dpviz.runs.store import Store
 
@@ -279,6 +278,7 @@ def test_data_that_is_damaged_fails_the_run_with_words(store, spec, tmp_path):
     run_id = ForegroundRunner(store).start(spec(), data_dir=tmp_path / "data")
     assert store.get(run_id).status == "failed"
     assert "is damaged" in store.get(run_id).error
+    assert str(tmp_path) not in store.get(run_id).error
 
 
 def test_a_checkpoint_that_is_code_is_refused(store, spec):
@@ -303,8 +303,8 @@ def test_what_is_refused_leaves_nothing_behind(store, runner, spec, monkeypatch)
         runner.start(spec(), device="tpu")
     with pytest.raises(InputError, match="printable"):
         runner.start(spec(), title="x" * 500)
-    monkeypatch.setattr(runner_module, "MAX_QUEUE", 2)
-    with pytest.raises(InputError, match="at most 2 runs can wait"):
+    monkeypatch.setenv("DPVIZ_MAX_QUEUE", "2")
+    with pytest.raises(InputError, match="at most 2 waiting runs are allowed here, got 3"):
         runner.start_all(with_seeds(spec(), (0, 1, 2)))
     assert not store.folder.exists()
     with pytest.raises(InputError, match="not at work here"):

@@ -152,7 +152,7 @@ def test_cifar10_is_read_in_order_with_channels_first(alone, monkeypatch):
     for number, file in enumerate(SOURCES["cifar10"].files):
         pixels = torch.zeros(2, 3, 32, 32, dtype=torch.uint8)
         pixels[:, 2] = 255
-        content = pickle.dumps({"data": pixels.flatten(1).numpy(), "labels": [number, number]})
+        content = pickle.dumps({"data": pixels.flatten(1).numpy(), "labels": [number, number]}, protocol=3)
         (folder / file).write_bytes(content)
         files[file] = hashlib.md5(content).hexdigest()
     monkeypatch.setitem(SOURCES, "cifar10", data_module.Source("CIFAR10", "cifar-10-batches-py", files))

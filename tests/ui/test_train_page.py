@@ -12,12 +12,12 @@ from streamlit.testing.v1 import AppTest
 
 from dpviz.papers import RECIPES
 from dpviz.privacy import InputError, Schedule
-from dpviz.runs import Store, Summary
+from dpviz.runs import Store, Summary, background
 from dpviz.runs.records import Progress
 from dpviz.runs.settings import DEFAULT
 from dpviz.training.spec import CHOICES, DATASETS, MODELS
 from dpviz.ui.run_form import expected_guarantee, fitting_models, parse_seeds, recipe_of
-from dpviz.ui.run_panel import share_done
+from dpviz.ui.run_panel import known, share_done
 from dpviz.ui.runs import plain
 from tests.ui.conftest import ROOT, start_server, stop_server
 from tests.views.made_runs import keep, made_run, made_spec
@@ -226,6 +226,25 @@ def test_a_run_in_the_address_is_the_one_that_is_shown(folder):
     at.query_params["run"] = first
     at.switch_page("pages/train.py").run()
     assert at.selectbox(key="train.run").value == first
+
+
+def test_a_choice_that_is_no_run_any_more_leaves_the_run_that_was_shown():
+    by_id = dict.fromkeys(("new", "old"))
+    assert known(by_id, "old", "new") == "old"
+    assert known(by_id, "Old · seed 0 · running, 12.3 % · a label of before", "old", None) == "old"
+    assert known(by_id, None, None, "gone") == "new"
+
+
+def test_a_launched_run_is_shown_whatever_was_chosen_before(folder):
+    first = keep(folder, made_run(title="First"))
+    keep(folder, made_run(title="Second"))
+    at = open_page()
+    at.selectbox(key="train.run").set_value(first).run()
+    button(at, "Repeat with diagnostics").click().run()
+    assert not at.exception
+    newest = Store(folder).list().runs[-1].id
+    assert at.selectbox(key="train.run.1").value == newest
+    background(Store(folder)).close()
 
 
 def test_a_folder_that_is_no_run_is_named_and_the_others_are_shown(folder):

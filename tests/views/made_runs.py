@@ -71,13 +71,13 @@ def made_cached(experiment: str = "constant-1", seed: int = 0, paper: str = "cur
     return CachedRun(paper, experiment, seed, made_run(f"{paper}/{experiment}/{seed}", seed=seed, **changes))
 
 
-def keep(folder: Path, run: Run) -> str:
+def keep(folder: Path, run: Run, owner: str = "") -> str:
     """Save a made run in a store's folder as if it had been trained; its id there."""
     run_id = new_id()
     place = folder / run_id
     place.mkdir(parents=True)
     last = run.epochs[-1] if run.epochs else None
-    status = files.Status(run.status, run.created, "", run.provenance, labels(run.spec, last))
+    status = files.Status(run.status, run.created, "", run.provenance, labels(run.spec, last), owner)
     (place / files.SPEC).write_bytes(files.dump(run.spec.to_json()))
     (place / files.EPOCHS).write_bytes(b"".join(files.dump(record.to_json()) for record in run.epochs))
     (place / files.STATUS).write_bytes(files.dump(status.to_json()))

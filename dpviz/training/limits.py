@@ -1,0 +1,109 @@
+"""What one run, one queue and one upload may ask for. The operator of a server sets each by an environment variable.
+
+Every run's settings pass `check_spec` where they enter the store; queue and upload are checked where they arrive.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dpviz.privacy.tables import InputError
+from dpviz.training.spec import DATASETS, RunSpec
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The most of something: its default, the environment variable that sets another, and how a person calls it."""
+
+    default: int
+    variable: str
+    noun: str
+    advice: str
+
+    @property
+    def most(self) -> int:
+        """The limit in force; a variable that is no whole number >= 1 is an error, never ignored."""
+        text = os.environ.get(self.variable, "").strip()
+        if not text:
+            return self.default
+        if not (text.isascii() and text.isdigit() and int(text[:18]) >= 1 and len(text) <= 18):
+            raise InputError(f"{self.variable} must be a whole number >= 1, got {text[:40]!r}; correct or unset it")
+        return int(text)
+
+    def check(self, amount: float) -> None:
+        """Refuse more than the limit in one sentence."""
+        if not amount <= self.most:
+            raise InputError(
+                f"at most {self.most:,} {self.noun} are allowed here, got {amount:,}; {self.advice} "
+                f"(the limit is set by {self.variable})"
+            )
+
+
+LIMITS: dict[str, Limit] = {
+    "epochs": Limit(10_000, "DPVIZ_MAX_EPOCHS", "epochs a run", "take fewer epochs"),
+    "batch_size": Limit(65_536, "DPVIZ_MAX_BATCH", "examples a batch", "take smaller batches"),
+    "weights": Limit(5_000_000, "DPVIZ_MAX_WEIGHTS", "weights a model", "choose a smaller model"),
+    "queue": Limit(500, "DPVIZ_MAX_QUEUE", "waiting runs", "wait until some have ended"),
+    "upload": Limit(20, "DPVIZ_MAX_UPLOAD_MB", "MB a file", "bring fewer rows"),
+}
+
+# Weights by model, known without torch: the builders' own counts, which a test compares.
+_FIXED = {
+    "cnn-mnist": 26_010,
+    "cnn-cifar10": 550_570,
+    "scatter-mnist": 20_778,
+    "scatter-cifar10": 253_386,
+    "resnet20": 269_722,
+}
+
+
+def _logistic(spec: RunSpec) -> int:
+    facts = DATASETS[spec.dataset].facts
+    return (math.prod(facts["shape"]) + 1) * int(facts["classes"])
+
+
+def _curricula(spec: RunSpec) -> int:
+    hidden, classes = int(spec.knobs_of("model")["hidden"]), int(DATASETS[spec.dataset].facts["classes"])
+    head = 513 * hidden + (hidden + 1) * classes if hidden else 513 * classes
+    return 16 * (64 + 1) + 32 * (16 * 16 + 1) + head
+
+
+WEIGHTS: dict[str, Callable[[RunSpec], int]] = {
+    **{name: (lambda spec, count=count: count) for name, count in _FIXED.items()},
+    "cnn-curricula": _curricula,
+    "logistic": _logistic,
+}
+
+
+def check_spec(spec: RunSpec) -> RunSpec:
+    """Settings that this server takes; anything above a limit is refused by name."""
+    LIMITS["epochs"].check(spec.epochs)
+    LIMITS["batch_size"].check(spec.batch_size)
+    LIMITS["weights"].check(WEIGHTS[spec.model](spec))
+    return spec
+
+
+def limits_words() -> str:
+    """The limits of a run in one line, for pages."""
+    parts = (f"{LIMITS[name].most:,} {LIMITS[name].noun}" for name in ("epochs", "batch_size", "weights", "queue"))
+    return f"At most {', '.join(parts)}."
+
+
+READ_ONLY = "DPVIZ_READ_ONLY"
+
+
+def read_only() -> str:
+    """Why nothing can be launched, changed or uploaded here; empty if it can."""
+    text = os.environ.get(READ_ONLY, "").strip().lower()
+    locked = text not in ("", "0", "false", "no")  # a word that nobody foresaw locks rather than opens
+    return f"This dashboard is read-only ({READ_ONLY} is set): runs can be looked at, not changed." if locked else ""
+
+
+def refuse_if_read_only() -> None:
+    """The last word, behind every button that pages disable."""
+    told = read_only()
+    if told:
+        raise InputError(told[:1].lower() + told[1:].rstrip("."))

@@ -1,0 +1,83 @@
+"""Limits: each has a default, a variable and a sentence; weights are counted as the builders count them."""
+
+import pytest
+import torch
+
+from dpviz.privacy import Schedule
+from dpviz.privacy.tables import InputError
+from dpviz.training.limits import LIMITS, WEIGHTS, check_spec, limits_words, read_only, refuse_if_read_only
+from dpviz.training.models import build_model
+from dpviz.training.parsing import check_size
+from dpviz.training.spec import DATASETS, MODELS, RunSpec
+
+FEATURES = {"scatter-mnist": (81, 7, 7), "scatter-cifar10": (243, 8, 8)}
+
+
+def spec(**changes) -> RunSpec:
+    return RunSpec(Schedule.of("constant", sigma=1.0), **({"epochs": 3, "model": "logistic"} | changes))
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("knobs", [{}, {"hidden": 1024}, {"hidden": 7}], ids=str)
+def test_weights_are_counted_without_torch_as_the_builders_count_them(name, knobs):
+    knobs = knobs if set(knobs) <= set(MODELS[name].knobs) else {}
+    shape = MODELS[name].facts.get("shape")
+    for dataset in (data for data in DATASETS if shape in (None, DATASETS[data].facts["shape"])):
+        settings = spec(model=name, dataset=dataset, knobs=tuple((f"model.{k}", v) for k, v in knobs.items()))
+        inputs = FEATURES.get(name, DATASETS[dataset].facts["shape"])
+        model = build_model(name, settings.knobs_of("model"), inputs, 10, torch.Generator())
+        assert WEIGHTS[name](settings) == sum(weights.numel() for weights in model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("variable", "changes", "words"),
+    [
+        ("DPVIZ_MAX_EPOCHS", {"epochs": 41}, "at most 40 epochs a run are allowed here, got 41; take fewer epochs"),
+        ("DPVIZ_MAX_BATCH", {"batch_size": 50}, "at most 40 examples a batch are allowed here, got 50"),
+        ("DPVIZ_MAX_WEIGHTS", {}, "at most 40 weights a model are allowed here, got 7,850"),
+    ],
+)
+def test_each_limit_of_a_run_is_set_by_its_variable_and_refuses_in_a_sentence(monkeypatch, variable, changes, words):
+    assert check_spec(spec(**changes)) == spec(**changes)
+    monkeypatch.setenv(variable, "40")
+    with pytest.raises(InputError, match=words) as caught:
+        check_spec(spec(**changes))
+    assert variable in str(caught.value)
+
+
+def test_a_run_at_the_limit_is_taken(monkeypatch):
+    monkeypatch.setenv("DPVIZ_MAX_EPOCHS", "3")
+    assert check_spec(spec()).epochs == 3
+    assert "3 epochs a run" in limits_words()
+
+
+@pytest.mark.parametrize("text", ["0", "-5", "many", "1.5", "1e3", "nan", "9" * 30, "²"])
+def test_a_limit_that_is_no_whole_number_is_an_error_and_not_ignored(monkeypatch, text):
+    monkeypatch.setenv("DPVIZ_MAX_EPOCHS", text)
+    with pytest.raises(InputError, match="DPVIZ_MAX_EPOCHS must be a whole number >= 1"):
+        check_spec(spec())
+
+
+def test_the_largest_upload_is_set_by_its_variable(monkeypatch):
+    check_size(20_000_000)
+    monkeypatch.setenv("DPVIZ_MAX_UPLOAD_MB", "2")
+    check_size(2_000_000)
+    with pytest.raises(InputError, match=r"no larger than 2 MB, got 2\.1 MB"):
+        check_size(2_100_000)
+
+
+def test_every_limit_has_a_variable_of_its_own():
+    variables = [limit.variable for limit in LIMITS.values()]
+    assert len(set(variables)) == len(variables)
+    assert all(variable.startswith("DPVIZ_MAX_") for variable in variables)
+
+
+@pytest.mark.parametrize(("text", "locked"), [("", 0), ("0", 0), ("no", 0), ("1", 1), ("yes", 1), ("on", 1)])
+def test_read_only_is_on_for_every_word_but_no(monkeypatch, text, locked):
+    monkeypatch.setenv("DPVIZ_READ_ONLY", text)
+    assert bool(read_only()) == bool(locked)
+    if locked:
+        with pytest.raises(InputError, match=r"this dashboard is read-only \(DPVIZ_READ_ONLY is set\)"):
+            refuse_if_read_only()
+    else:
+        refuse_if_read_only()
