@@ -126,9 +126,7 @@ def sweeps_of(store: Store) -> Path:
 def sweep_ids(store: Store) -> tuple[str, ...]:
     """Ids of the sweeps in a store, the newest first."""
     try:
-        found = [
-            path for path in sweeps_of(store).iterdir() if SWEEP_ID.fullmatch(path.name) and (path / SWEEP).is_file()
-        ]
+        folders = [path for path in sweeps_of(store).iterdir() if SWEEP_ID.fullmatch(path.name)]
     except OSError:
         return ()
     found = [path for path in folders if (path / SWEEP).is_file()]
