@@ -19,6 +19,7 @@ import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +158,20 @@ def read_status(folder: Path) -> Status:
 
 
 def read_summary(folder: str) -> Summary:
-    """A run's line in a list, from status.json and title.json alone."""
+    """A run's line in a list, from status.json and title.json alone; read again only when one of them was replaced."""
+    return _summary(folder, _stamp(f"{folder}/{STATUS}"), _stamp(f"{folder}/{TITLE}"))
+
+
+def _stamp(path: str) -> tuple[int, ...]:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ()
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+@lru_cache(maxsize=10_000)
+def _summary(folder: str, status_stamp: tuple[int, ...], title_stamp: tuple[int, ...]) -> Summary:
     path = f"{folder}/{STATUS}"
     data = load(path)
     try:
