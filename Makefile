@@ -10,7 +10,7 @@ app: .venv/runtime
 	$(BIN)/streamlit run app.py --server.address $(HOST) --server.port $(PORT)
 
 test: .venv/dev
-	DPVIZ_CHROMIUM="$$(sh tests/find-chromium)" $(BIN)/python -m pytest
+	DPVIZ_CHROMIUM="$$(sh tests/find-chromium)" $(BIN)/python -m pytest -n 2 --dist loadfile
 
 # Slow: servers killed, doubled and pestered in a real browser (some minutes), after the quick faults.
 test-faults: .venv/dev
