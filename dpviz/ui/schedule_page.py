@@ -6,6 +6,7 @@ import json
 from functools import partial
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from dpviz.privacy import SCHEDULES, InputError, Schedule, guarantee, rdp_table
 from dpviz.privacy.schedules import CUSTOM
@@ -30,25 +31,38 @@ def prepare() -> None:
 
 @st.fragment
 def schedule_page() -> None:
-    """Board on the left, settings on the right, and under them what the curve costs and where it goes."""
+    """Board on the left, settings on the right, and under them what the curve costs and where it goes.
+
+    The editor is sent first, so that its certified number waits for nothing else on the page.
+    """
     it = board()
     left, right = st.columns([3, 1], gap="medium")
+    above, middle = left.container(), left.container()
+    settings = _draw_board(it, middle)
     with right:
         settings_panel(on_epochs=partial(act, drawing.change_epochs))
-    try:
-        settings = read_settings()
-        with right:
-            _settings_notes(settings)
-        with left:
-            _preset_row()
-            _editor(it, settings)
-            _buttons(it, settings)
-            _notes(it)
-    except InputError as error:
-        with left:
-            input_error(error)
+    if settings is None:
         return
+    with right:
+        _settings_notes(settings)
+    with above:
+        _preset_row()
+    with left:
+        _buttons(it, settings)
+        _notes(it)
     _details(it, settings)
+
+
+def _draw_board(it: Board, place: DeltaGenerator) -> Settings | None:
+    """The editor with the settings as they are; what a person has to mend in them is told instead."""
+    with place:
+        try:
+            settings = read_settings()
+            _editor(it, settings)
+        except InputError as error:
+            input_error(error)
+            return None
+    return settings
 
 
 def _settings_notes(settings: Settings) -> None:

@@ -189,7 +189,7 @@ def test_train_this_schedule_goes_to_train(screen):
     expect(it.page.get_by_test_id("stException")).to_have_count(0)
 
 
-def test_a_visit_to_another_page_keeps_drawing_and_settings_and_the_guide_uses_them(screen):
+def test_a_visit_to_another_page_keeps_drawing_undo_and_settings_and_the_guide_uses_them(screen):
     it = screen()
     size = it.page.get_by_label("Batch size", exact=True)
     size.fill("512")
@@ -206,6 +206,8 @@ def test_a_visit_to_another_page_keeps_drawing_and_settings_and_the_guide_uses_t
     expect(it.page.get_by_label("Batch size", exact=True)).to_have_value("512")
     assert it.sigmas() == drawn
     it.shows(Settings(batch_size=512))
+    it.button("Undo").click()  # what was drawn before the visit can still be undone
+    assert it.sigmas() != drawn
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

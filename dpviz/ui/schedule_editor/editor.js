@@ -10,6 +10,8 @@ const LEAST_SIGMA = 0.05; // what keys can reach; the table may end earlier, bey
 const MOST_SIGMA = 1000;
 
 class Editor {
+  static left = null; // the editor that was taken down last: its history outlives a page switch
+
   constructor(root) {
     this.root = root;
     this.svg = root.querySelector(".plot");
@@ -45,6 +47,7 @@ class Editor {
   }
 
   destroy() {
+    Editor.left = this;
     clearTimeout(this.pause);
     this.listening.abort();
     this.resizing.disconnect();
@@ -64,8 +67,8 @@ class Editor {
   }
 
   #adopt({ rev, seq, sigmas, low, high }) {
-    const sameLength = this.sigmas?.length === sigmas.length;
-    if (sameLength) this.history.record(this.sigmas.slice());
+    if (!this.sigmas && Editor.left?.rev === rev) this.history = Editor.left.history;
+    else if (this.sigmas?.length === sigmas.length) this.history.record(this.sigmas.slice());
     else this.history.clear();
     clearTimeout(this.pause);
     Object.assign(this, { rev, seq, stroke: null, typed: null, changing: false, range: { low, high } });
