@@ -76,10 +76,10 @@ async def _crowd(url: str, pid: int, sessions: int, seconds: float) -> list[dict
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=chromium_path(), args=list(CHROMIUM_ARGUMENTS))
         trained = await _launch(browser, url)
-        watcher = asyncio.create_task(tally.watch_memory())
+        pages = [await _arrive(browser, url) for _ in range(sessions)]  # one after the other: browser and server share
+        watcher = asyncio.create_task(tally.watch_memory())  # this machine, and it is the server that is measured
         deadline = time.monotonic() + seconds
-        people = [_session(browser, url, number, sessions, deadline, tally) for number in range(sessions)]
-        await asyncio.gather(*people)
+        await asyncio.gather(*(_session(page, number, deadline, tally) for number, page in enumerate(pages)))
         watcher.cancel()
         with suppress(asyncio.CancelledError):
             await watcher
@@ -114,15 +114,21 @@ async def _still_training(page: Page) -> bool:
 # --- one person
 
 
-async def _session(browser: Browser, url: str, number: int, sessions: int, deadline: float, tally: Tally) -> None:
+async def _arrive(browser: Browser, url: str) -> Page:
+    """A new visitor, with a priced curve on the drawing board."""
+    page = await (await browser.new_context(viewport={"width": 1100, "height": 900})).new_page()
+    page.set_default_timeout(PATIENCE)
+    curve = encode(Schedule.of("linear").sigmas(EPOCHS).tolist(), SETTINGS)
+    await page.goto(f"{url}/?s={urllib.parse.quote(curve)}")
+    await expect(page.locator(".meta")).to_contain_text("certified")
+    return page
+
+
+async def _session(page: Page, number: int, deadline: float, tally: Tally) -> None:
     """Draw twice, calibrate, compare, and again, until the time is over."""
     rng = np.random.default_rng(number)
-    await asyncio.sleep(number * 10 / sessions)  # people do not all come in the same second
-    context = await browser.new_context(viewport={"width": 1100, "height": 900})
-    page = await context.new_page()
     deeds = (("draw", _draw), ("draw", _draw), ("calibrate", _calibrate), ("compare", _compare))
     try:
-        await _open(page, url)
         while time.monotonic() < deadline:
             for name, deed in deeds:
                 await deed(page, rng, tally)
@@ -134,13 +140,7 @@ async def _session(browser: Browser, url: str, number: int, sessions: int, deadl
                     break
     except (AssertionError, TimeoutError) as error:
         tally.errors.append(f"session {number}: {str(error).splitlines()[0]}")
-    await context.close()
-
-
-async def _open(page: Page, url: str) -> None:
-    curve = encode(Schedule.of("linear").sigmas(EPOCHS).tolist(), SETTINGS)
-    await page.goto(f"{url}/?s={urllib.parse.quote(curve)}")
-    await expect(page.locator(".meta")).to_contain_text("certified")
+    await page.context.close()
 
 
 async def _replies(page: Page) -> list[float]:
