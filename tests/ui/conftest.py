@@ -121,5 +121,12 @@ def new_page(browser: Browser) -> Iterator[Callable[..., Page]]:
     assert not outside, f"the page asked other hosts: {outside}"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A real browser on a busy machine can miss its moment: these tests, and no others, get a second try."""
+    for item in items:
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.flaky(reruns=1))
+
+
 def is_outside(url: str) -> bool:
     return not url.startswith(("http://127.0.0.1:", "ws://127.0.0.1:", "data:", "blob:", "about:"))
