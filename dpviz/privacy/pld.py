@@ -60,17 +60,19 @@ class Composed:
         return np.exp(np.minimum(self.log_scale - self.tilt * epsilon, 700.0))
 
     def epsilon(self, delta: float) -> float:
-        """The epsilon at which the windowed delta equals the given one; infinite if the mass at infinity is larger."""
+        """The epsilon at which the windowed delta equals the given one; infinite if the mass at infinity is larger.
+
+        Never below the window: of what lies there nothing is known.
+        """
         curve = self.curve
         if not delta > 0:
             return math.inf
         k = int(np.searchsorted(-curve, -delta))
         if k == curve.size:
             return math.inf
-        k = max(k - 1, 0)
-        if self.above[k] <= delta:
-            return float(self.losses[k])
-        return float(self.losses[k] + math.log((self.above[k] - delta) / self.discounted[k]))
+        if k == 0:
+            return float(self.losses[0])
+        return float(self.losses[k - 1] + math.log((self.above[k - 1] - delta) / self.discounted[k - 1]))
 
 
 class Tally:
@@ -80,11 +82,13 @@ class Tally:
         self.grid = grid
         self.powers: dict[int, NDArray[np.complex128]] = {}  # product of the rows that are taken to the same power
         self.steps = 0
+        self.faint = 0.0  # weight of the rows' absolute errors where their coefficients are below 1/2
         self.anchor = self.log_mass = self.log_mass_up = self.log_mass_down = self.log_finite = 0.0
 
     def add(self, row: Row, count: int) -> None:
         self.powers[count] = self.powers[count] * row.spectrum if count in self.powers else row.spectrum
         self.steps += count
+        self.faint += count * 2.0 ** (1 - min(count, 1000))
         self.anchor += count * row.anchor
         self.log_mass += count * row.log_mass
         self.log_mass_up += count * row.log_mass_up
@@ -129,18 +133,22 @@ def _compose(bound: str, tally: Tally) -> Composed:
 def _rounding(spectrum: NDArray[np.complex128], tally: Tally) -> float:
     """What rounding can add to delta or take off, as a share of delta's scale e^(log_scale - tilt epsilon).
 
-    Each row's coefficients carry the error of its transform, and a product adds up those of its factors. An outcome x
-    above epsilon weighs (1 - e^-x) e^(-tilt x). The smaller of two bounds: the largest error of a mass times the sum
-    of the weights, or (Cauchy-Schwarz) the root of the errors' sum of squares times that of the weights.
+    A coefficient of a row (1 at most) is off by a few units of rounding for each level of its transform. That is at
+    most twice as much of one that is 1/2 or more, and a product adds up the shares of its factors; smaller ones vanish
+    with the number of steps, all but `faint` of them.
+
+    An outcome x above epsilon weighs (1 - e^-x) e^(-tilt x). The smaller of two bounds: the largest error of a mass
+    times the sum of the weights, or (Cauchy-Schwarz) the roots of both sums of squares.
     """
     grid, tilt = tally.grid, tally.grid.tilt
     depth = math.log2(grid.points)
-    unit = np.finfo(float).eps * (tally.steps * (4 + 3 * depth) + 20 * depth)
+    eps = float(np.finfo(float).eps)
+    unit, faint = eps * (tally.steps * (4 + 6 * depth) + 20 * depth), eps * 3 * depth * tally.faint
     largest = 2 * float(np.abs(spectrum).sum()) / grid.points
     squares = 2 * float(np.vdot(spectrum, spectrum).real) / grid.points
     weights = 1 / (tilt * (tilt + 1)) / grid.interval + 1  # a sum is at most the integral and the largest term
     weight_squares = 2 / (2 * tilt * (2 * tilt + 1) * (2 * tilt + 2)) / grid.interval + 1
-    return float(unit * min(largest * weights, math.sqrt(squares * weight_squares)))
+    return min((unit * largest + faint) * weights, (unit * math.sqrt(squares) + faint) * math.sqrt(weight_squares))
 
 
 def _discounted(mass: FloatArray, interval: float) -> FloatArray:

@@ -28,7 +28,7 @@ from dpviz.privacy import (
 )
 from dpviz.privacy.gaussian import composed_mu, gaussian_epsilon, log_delta
 from dpviz.privacy.losses import REMOVE
-from dpviz.privacy.pld import Shape, bound_curve
+from dpviz.privacy.pld import Composed, Shape, bound_curve
 
 DELTA = 1e-5
 
@@ -259,6 +259,16 @@ def test_rare_large_losses_get_a_narrow_band() -> None:
     found = epsilon(Ledger([Phase(1.467, 4.4e-6, 321_080)]), 2.2e-12)
     assert found.fallback is None
     assert found.upper - found.lower <= 0.1 * found.upper
+
+
+def test_an_epsilon_below_the_window_is_not_told_apart_from_its_bottom() -> None:
+    """Half of the mass lies at the window's bottom: delta falls under 0.3 somewhere at or below it."""
+    mass, losses = np.array([0.5, 0.5]), np.array([1.0, 2.0])
+    above, discounted = np.array([0.5, 0.0]), np.array([mass[1] * math.exp(-1.0), 0.0])
+    composed = Composed(losses, above, discounted, 0.0, 0.0, 0.0, 0.0, 1.0)
+    assert composed.curve[0] < 0.35 < above[0]
+    assert composed.epsilon(0.35) == 1.0
+    assert 1.0 < composed.epsilon(0.3) < 2.0
 
 
 def test_a_window_above_epsilon_gives_no_lower_bound() -> None:
