@@ -3,6 +3,7 @@
 import copy
 import math
 
+import opacus
 import pytest
 import torch
 from torch import nn
@@ -12,8 +13,6 @@ from dpviz.training.losses import build_loss
 from dpviz.training.models import build_model
 from dpviz.training.perexample import PerExample
 from dpviz.training.spec import CLIPPINGS, MODELS
-
-opacus = pytest.importorskip("opacus")
 
 SHAPES = {
     "cnn-mnist": (1, 28, 28),

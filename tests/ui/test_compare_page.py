@@ -85,7 +85,6 @@ def test_an_html_file_holds_everything_and_asks_no_other_host():
 
 @pytest.mark.filterwarnings("ignore")  # kaleido's own, about its browser
 def test_a_png_is_drawn_on_white():
-    pytest.importorskip("kaleido")
     image = as_png(comparison_figure(fold(comparison_frame([made_run()]))))
     assert image.startswith(b"\x89PNG")
     from PIL import Image

@@ -15,8 +15,6 @@ from dpviz.runs import Store
 from tests.ui.conftest import ROOT, start_server, stop_server
 from tests.ui.test_train_page import WAIT, fill_in_quick_logistic, heading, launch
 
-pytest.importorskip("authlib", reason="needs requirements-signin.txt")
-
 
 class Provider(ThreadingHTTPServer):
     """Signs in whoever `who` names, and asks nobody for a password."""
