@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from dpviz.privacy import Ledger, epoch_phases, epsilon
-from dpviz.privacy import losses as loss_rows
 from dpviz.privacy import rdp as renyi
+from dpviz.privacy import rows as loss_rows
 
 SAMPLE_RATE, STEPS, DELTA = 0.01, 100, 1e-5
 

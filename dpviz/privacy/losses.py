@@ -1,4 +1,4 @@
-"""Steps' privacy losses on a grid: rows that never lie below, or never above, the true loss distribution.
+"""Steps' privacy losses on a grid: cells that never lie below, or never above, the true loss distribution.
 
 Each step is dominated by a pair of one-dimensional densities (first, second) whose privacy loss L = log(first/second)
 rises with x. delta(eps) = E_first[(1 - e^(eps - L))+]. We discretise L:
@@ -8,19 +8,15 @@ rises with x. delta(eps) = E_first[(1 - e^(eps - L))+]. We discretise L:
 * lower: a cell's mass goes to one grid point that does not exceed log(first mass / second mass). Merging outcomes is
   post-processing, lowering losses lowers delta: both only lower it.
 
-Both are tilted by e^(tilt L) and kept as Fourier rows, in a cache: moving one epoch costs one row. The rows that are
-missing are made together, their cells end to end in flat arrays (`Strip`): a hundred short rows cost little more than
-one long one.
+The steps' cells lie end to end in flat arrays (`Strip`): a hundred short rows cost little more than one long one.
 """
 
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from threading import Lock
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,11 +27,9 @@ IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
 MAX_ROW = 2**21  # grid points that one step's losses may span
-TOGETHER = 2**16  # slots that are worked on at once: few enough to stay in the processor's cache
 LOW_REACH = 6.0  # standard deviations of the noise
 AT_A_PIN = 0.02  # mass from which on it is worth to pin the grid to an interval of losses
 MOST_LENT = 0.45  # share of a cell's outcomes that may be relabelled to a neighbour
-CACHE_BYTES = 256 * 2**20
 
 
 class GridTooLarge(Exception):
@@ -149,25 +143,7 @@ class Cells:
         return self.log_mass.nbytes
 
 
-@dataclass(frozen=True)
-class Row:
-    """One step's tilted loss distribution in Fourier space, and what is needed to undo the tilt and bound the rest."""
-
-    spectrum: NDArray[np.complex128]
-    anchor: float  # the loss at grid index 0
-    log_mass: float  # log E[e^(tilt L)]
-    log_mass_up: float  # the same at the upper tilt
-    log_mass_down: float  # the same at the lower tilt
-    infinite: float
-
-    @property
-    def nbytes(self) -> int:
-        return self.spectrum.nbytes
-
-
 NOTHING = Cells(np.zeros(1), 0, 0.0, 0.0)  # a step that costs nothing: a lower bound of any
-Made = TypeVar("Made", Cells, Row)
-Step = tuple[float, float]  # sigma, q
 
 
 @dataclass(frozen=True)
@@ -198,14 +174,14 @@ class Strip:
         return [values[a:b] for a, b in zip((self.begin + first).tolist(), ends.tolist(), strict=True)]
 
 
-def _reach(direction: Direction, steps: Steps, anchor: FloatArray, grid: Grid) -> tuple[IntArray, IntArray]:
+def reach(direction: Direction, steps: Steps, anchor: FloatArray, grid: Grid) -> tuple[IntArray, IntArray]:
     """First and last grid index between which each step's loss lies, up to the mass that may be cut.
 
     Low losses weigh little: what is below the first index may be rounded to it (upper) or merged into it (lower).
     """
-    reach = -float(ndtri_exp(math.log(grid.cut)))
+    far = -float(ndtri_exp(math.log(grid.cut)))
     low = direction.loss_at(min(direction.first, 0) - LOW_REACH * steps.sigma, steps)
-    high = direction.loss_at(max(direction.first, 0) + reach * steps.sigma, steps)
+    high = direction.loss_at(max(direction.first, 0) + far * steps.sigma, steps)
     first, last = np.floor((low - anchor) / grid.interval) - 1, np.ceil((high - anchor) / grid.interval) + 1
     if not (last - first <= MAX_ROW).all():
         raise GridTooLarge("one step's losses span too many grid points")
@@ -216,7 +192,7 @@ def upper_cells(direction: Direction, steps: Steps, grid: Grid) -> list[Cells]:
     """Connect the dots: never below the true loss distribution."""
     h = grid.interval
     anchor = np.where(steps.sigma < 1, direction.least(steps.q), 0.0)  # where most mass is: it need not be split
-    start, stop = _reach(direction, steps, anchor, grid)
+    start, stop = reach(direction, steps, anchor, grid)
     strip = Strip.of(stop - start + 3)  # below the grid, its points, beyond them
     losses = anchor[strip.owner] + h * (start[strip.owner] + strip.place - 1)
     inner = np.ones(losses.size, dtype=bool)  # cells between two grid points
@@ -273,7 +249,7 @@ def _log_ratio(direction: Direction, steps: Steps, low: FloatArray, high: FloatA
 def _pinned_cells(direction: Direction, steps: Steps, grid: Grid, edge: FloatArray, anchor: FloatArray) -> list[Cells]:
     """Cells around grid points that run through the anchor; all below the edge is one cell, whose log ratio it is."""
     h = grid.interval
-    start, stop = _reach(direction, steps, anchor, grid)
+    start, stop = reach(direction, steps, anchor, grid)
     strip = Strip.of(stop - start + 2)  # an edge below each grid point, and one above all
     losses = anchor[strip.owner] + h * (start[strip.owner] + strip.place)
     edges = losses - h / 2
@@ -382,105 +358,3 @@ def _cells(log_masses: list[FloatArray], start: IntArray, anchor: FloatArray, in
         Cells(log_mass.copy(), *rest)
         for log_mass, *rest in zip(log_masses, start.tolist(), anchor.tolist(), infinite, strict=True)
     ]
-
-
-def tilted_rows(cells: Sequence[Cells], grid: Grid) -> list[Row]:
-    """Each step's cells, tilted, folded into the window and transformed."""
-    strip = Strip.of(np.array([step.log_mass.size for step in cells]))
-    start, anchor = np.array([step.start for step in cells]), np.array([step.anchor for step in cells])
-    index = start[strip.owner] + strip.place
-    losses = anchor[strip.owner] + grid.interval * index
-    log_mass = np.concatenate([step.log_mass for step in cells])
-
-    def log_sum(tilt: float) -> tuple[FloatArray, FloatArray]:
-        exponents = log_mass + tilt * losses if tilt else log_mass
-        top = np.maximum.reduceat(exponents, strip.begin)
-        weights = np.exp(exponents - top[strip.owner])
-        total = np.add.reduceat(weights, strip.begin)
-        return top + np.log(total), weights / total[strip.owner]
-
-    total, tilted = log_sum(grid.tilt)
-    slot = strip.owner * grid.points + index % grid.points
-    folded = np.bincount(slot, weights=tilted, minlength=len(cells) * grid.points).reshape(-1, grid.points)
-    spectra = np.fft.rfft(folded, axis=1)
-    up, down = log_sum(grid.tilt_up)[0], log_sum(grid.tilt_down)[0]
-    return [
-        Row(spectra[k], step.anchor, float(total[k]), float(up[k]), float(down[k]), step.infinite)
-        for k, step in enumerate(cells)
-    ]
-
-
-class Cache(Generic[Made]):
-    """What was made, by what it was made from; oldest out first once it takes too much memory."""
-
-    def __init__(self, limit: int) -> None:
-        self._made: OrderedDict[tuple[object, ...], Made] = OrderedDict()
-        self._bytes, self._limit, self._lock = 0, limit, Lock()
-
-    def all(
-        self, steps: Sequence[Step], key: tuple[object, ...], make: Callable[[list[Step]], Iterable[Made]]
-    ) -> dict[Step, Made]:
-        """What belongs to these steps under this key; what is missing is made together."""
-        with self._lock:
-            found = {step: self._made[key, step] for step in steps if (key, step) in self._made}
-            for step in found:
-                self._made.move_to_end((key, step))
-        missing = list(dict.fromkeys(step for step in steps if step not in found))
-        for step, made in zip(missing, make(missing) if missing else (), strict=True):
-            found[step] = made
-            with self._lock:
-                if (key, step) not in self._made:
-                    self._made[key, step] = made
-                    self._bytes += made.nbytes
-                while self._bytes > self._limit:
-                    self._bytes -= self._made.popitem(last=False)[1].nbytes
-        return found
-
-    def clear(self) -> None:
-        with self._lock:
-            self._made.clear()
-            self._bytes = 0
-
-
-CELLS: Cache[Cells] = Cache(CACHE_BYTES // 4)
-ROWS: Cache[Row] = Cache(CACHE_BYTES)
-KINDS = {"upper": upper_cells, "lower": lower_cells, "tail": tail_cells}
-
-
-def rows(bound: str, direction: Direction, steps: Sequence[Step], grid: Grid) -> dict[Step, Row]:
-    """The row of each step, by (sigma, q): a bound from above or from below."""
-    found = _rows(bound, direction, steps, grid)
-    useless = [step for step, row in found.items() if bound == "lower" and row.log_mass <= 0]
-    if useless:
-        tails = _rows("tail", direction, useless, grid)
-        (nothing,) = tilted_rows([NOTHING], grid)
-        found |= {step: max(nothing, tails[step], key=lambda row: row.log_mass) for step in useless}
-    return found
-
-
-def _rows(kind: str, direction: Direction, steps: Sequence[Step], grid: Grid) -> dict[Step, Row]:
-    def make(missing: list[Step]) -> Iterator[Row]:
-        cells = _cells_of(kind, direction, missing, grid)
-        together = max(1, 4 * TOGETHER // grid.points)
-        for at in range(0, len(missing), together):
-            yield from tilted_rows([cells[step] for step in missing[at : at + together]], grid)
-
-    return ROWS.all(steps, (kind, direction.name, grid), make)
-
-
-def _cells_of(kind: str, direction: Direction, steps: Sequence[Step], grid: Grid) -> dict[Step, Cells]:
-    def make(missing: list[Step]) -> Iterator[Cells]:
-        sigma, q = np.array(missing).T
-        every = Steps(sigma, q)
-        first, last = _reach(direction, every, np.zeros(sigma.size), grid)
-        block = np.cumsum(last - first) // TOGETHER
-        for number in np.unique(block):
-            yield from KINDS[kind](direction, every[block == number], grid)
-
-    return CELLS.all(steps, (kind, direction.name, grid.interval, grid.cut), make)
-
-
-def clear() -> None:
-    """Forget every row, as in a fresh process."""
-    CELLS.clear()
-    ROWS.clear()

@@ -1,6 +1,6 @@
 """Privacy-loss-distribution accountant: a band [lower, upper] that holds the true epsilon, at pointer speed.
 
-The losses of independent steps add up, so their discretised rows (losses.py) multiply in Fourier space. The tilt
+The losses of independent steps add up, so their discretised rows (rows.py) multiply in Fourier space. The tilt
 centres the composed loss near epsilon: the window is a few standard deviations wide and tiny deltas keep their relative
 precision. What wraps around the window, and rounding, are bounded and added (upper) or taken off (lower).
 """
@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpviz.privacy.losses import DIRECTIONS, Direction, FloatArray, Grid, GridTooLarge, Row, rows
+from dpviz.privacy.losses import DIRECTIONS, Direction, FloatArray, Grid, GridTooLarge
 from dpviz.privacy.rdp import ORDERS, ledger_rdp
 from dpviz.privacy.records import Ledger, Phase
+from dpviz.privacy.rows import Row, rows
 
 # Relative error of the log-moment that the interval is chosen for, and the grid points (rows times window) up to which
 # it is affordable; beyond the last one the RDP bound answers.
