@@ -25,8 +25,9 @@ from dpviz.privacy.rows import Row, rows
 
 # Relative error of the log-moment that the interval is chosen for, and the grid points (rows times window) up to which
 # it is affordable; beyond the last one the RDP bound answers.
-TOLERANCES = ((0.003, 2**24), (0.02, 2**24), (0.1, 2**25))
+TOLERANCES = ((0.005, 2**24), (0.02, 2**24), (0.1, 2**25))
 MAX_WINDOW = 2**20  # grid points
+TILT_RUNG, INTERVAL_RUNG = 1.25, 1.5  # ratios of the ladders: wide, so that a stroke seldom leaves its grid
 COARSER = 16  # times the tolerance, for the direction that is expected to cost less
 WIDE = 0.03  # a band wider than this share of epsilon is tried again on a finer grid
 # Times the tilt, times the fineness. Very rare, large losses (tiny sample rates) centre on a far steeper tilt than the
@@ -303,10 +304,9 @@ class Shape:
         scatter = 2 * moments[k] / ledger.steps / (tilts[k] * (tilts[k] + 1))
         epsilon = (moments[k + 1] - moments[k - 1]) / (tilts[k + 1] - tilts[k - 1])
         tilt, tilt_up, tilt_down = narrowest_window(tilts, moments, epsilon, delta, ledger.steps)
-        rung = _ladder(tilt, 1.1)
-        chosen = rung * np.array(
-            [_ladder(tilt_down / tilt, 1.1) if tilt_down else 0.0, 1.0, max(1.1, _ladder(tilt_up / tilt, 1.1))]
-        )
+        rung = _ladder(tilt, TILT_RUNG)
+        below = _ladder(tilt_down / tilt, TILT_RUNG) if tilt_down else 0.0
+        chosen = rung * np.array([below, 1.0, max(TILT_RUNG, _ladder(tilt_up / tilt, TILT_RUNG))])
         down, scale, up = (
             np.interp(chosen, np.append(0.0, tilts), np.append(0.0, moments))  # convex: never too small
             if chosen[2] <= tilts[-1]
@@ -327,7 +327,7 @@ class Shape:
 
     def grid(self, tolerance: float) -> Grid:
         """Connecting the dots adds about interval^2 / 6 to the variance of a step's loss."""
-        interval = _ladder(math.sqrt(6 * tolerance * self.scatter), 1.25)
+        interval = _ladder(math.sqrt(6 * tolerance * self.scatter), INTERVAL_RUNG)
         points = _window(self.width / interval + 2)
         cut = 10.0 ** math.floor(math.log10(NEGLIGIBLE * self.delta / self.steps))
         return Grid(interval, points, self.tilt, self.tilt_up, self.tilt_down, cut)
