@@ -194,11 +194,12 @@ def smallest_epsilon(
 def rdp_table(sample_rate: float, rows: int = 289) -> dict[str, Any]:
     """What the browser interpolates: log RDP of one step over a log grid of sigmas, one column per order.
 
-    JSON-ready: values are little-endian float32, rows x orders, in base64.
+    JSON-ready: values are little-endian float32, rows x orders, in base64. Tables of one name are equal.
     """
     low, high = 0.1, 20.0
     # Epsilon is flat around its best order unless moments explode just above it, as they do for orders up to 24.
     orders = np.concatenate([ORDERS[:70], ORDERS[70:99:2], ORDERS[99:112], ORDERS[:111:-3][::-1]])
     values = np.log(log_moments(orders, np.geomspace(low, high, rows), sample_rate) / (orders - 1))
     packed = base64.b64encode(values.astype("<f4").tobytes()).decode()
-    return {"orders": orders.tolist(), "low": low, "high": high, "rows": rows, "values": packed}
+    name = f"{sample_rate!r} {rows}"
+    return {"name": name, "orders": orders.tolist(), "low": low, "high": high, "rows": rows, "values": packed}

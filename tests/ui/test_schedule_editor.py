@@ -15,7 +15,7 @@ from playwright.sync_api import Page, expect
 from dpviz.privacy.rdp import ledger_rdp, smallest_epsilon
 from dpviz.privacy.records import Ledger, epoch_phases
 from dpviz.privacy.tables import InputError
-from dpviz.ui.schedule_editor import MAX_EPOCHS, EditorState
+from dpviz.ui.schedule_editor import MAX_EPOCHS, EditorState, _table_data
 
 SAMPLE_RATE, DELTA = 0.01, 1e-5
 
@@ -178,6 +178,38 @@ def test_epsilon_in_the_browser_is_pythons_rdp(screen):
         assert path[-1] == pytest.approx(price(sigmas), rel=2e-3)
         assert path == sorted(path), "epsilon spent never falls"
     assert number(it.value.inner_text()) == pytest.approx(price(it.sigmas()), rel=2e-3)
+
+
+def test_the_table_is_sent_once_and_the_pen_goes_on_with_it(screen):
+    it = screen("certify=1")
+    assert it.ask("'values' in editor.data.table")
+    it.stroke((4, 0.6), (8, 0.6))
+    it.wait_for_drawing(1)
+    expect(it.value).to_have_text(f"{price(it.sigmas()):.4f}")
+    assert it.ask("Object.keys(editor.data.table)") == ["name"]
+    before = it.value.inner_text()
+    it.press(10, 0.6)
+    it.move(14, 0.6, steps=4)
+    assert number(it.value.inner_text()) > number(before)
+    it.page.mouse.up()
+
+
+def test_an_editor_without_its_table_asks_for_it(screen):
+    it = screen()
+    asked = it.ask(
+        "(() => { let asked; editor.update({...editor.data, table: {name: 'other'}}, (m) => (asked = m));"
+        " return asked; })()"
+    )
+    assert "other" not in asked["tables"]
+    assert asked["sigmas"] == it.sigmas()
+    assert asked["rev"] == it.ask("editor.rev")
+
+
+@pytest.mark.parametrize("drawn", [None, {}, {"tables": "0.01 289"}, {"tables": []}, {"tables": [["0.01 289"]]}, 7])
+def test_whatever_a_browser_says_it_gets_the_table_unless_it_names_it(drawn):
+    table = {"name": "0.01 289", "values": "..."}
+    assert _table_data(table, drawn) == table
+    assert _table_data(table, {"tables": ["else", "0.01 289"]}) == {"name": "0.01 289"}
 
 
 def test_the_estimate_starts_from_the_number_of_a_tighter_accountant(screen):

@@ -117,11 +117,12 @@ def schedule_editor(
         if state.accept(st.session_state[key].get("draw")) and on_draw is not None:
             on_draw(list(state.sigmas))
 
+    drawn = st.session_state[key].get("draw") if key in st.session_state else None
     data = {
         "rev": state.rev,
         "seq": state.seq,
         "sigmas": list(state.sigmas),
-        "table": table,
+        "table": _table_data(table, drawn),
         "steps": steps_per_epoch,
         "delta": delta,
         "ghost": _curve_data(ghost) if ghost else None,
@@ -144,6 +145,14 @@ def _editable(sigmas: Iterable[Any]) -> tuple[float, ...]:
         if sigma > MAX_SIGMA:
             raise InputError(f"the editor shows sigmas up to {MAX_SIGMA:g}, got {sigma:g} (epoch {epoch})")
     return values
+
+
+def _table_data(table: Mapping[str, Any], drawn: object) -> Mapping[str, Any]:
+    """The table, or its name alone if the browser's last message says that it is there: it is most of what is sent."""
+    match drawn:
+        case {"tables": list(held)} if table["name"] in held:
+            return {"name": table["name"]}
+    return table
 
 
 def _curve_data(curve: Curve) -> dict[str, Any]:

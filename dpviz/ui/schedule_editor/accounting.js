@@ -5,15 +5,21 @@
 // its edge.
 
 class RdpTable {
-  static #decoded = new Map(); // by their text: a page sends the same table on every rerun
+  static #held = new Map(); // by name, the newest last
 
+  /** The table, decoded once; undefined if Python sent no more than its name and it is not here. */
   static of(table) {
-    const known = RdpTable.#decoded;
-    if (!known.has(table.values)) {
-      if (known.size >= 8) known.delete(known.keys().next().value);
-      known.set(table.values, new RdpTable(table));
+    const held = RdpTable.#held;
+    if (!held.has(table.name) && table.values) {
+      if (held.size >= 8) held.delete(held.keys().next().value);
+      held.set(table.name, new RdpTable(table));
     }
-    return known.get(table.values);
+    return held.get(table.name);
+  }
+
+  /** What Python need not send again. */
+  static get names() {
+    return Array.from(RdpTable.#held.keys());
   }
 
   constructor({ orders, low, high, rows, values }) {
@@ -64,7 +70,7 @@ function hermiteWeights(t) {
 
 class Accountant {
   constructor(table, steps, delta) {
-    this.table = RdpTable.of(table);
+    this.table = table;
     this.steps = steps;
     // From RDP to (epsilon, delta): epsilon = RDP(a) + log(1 - 1/a) - (log delta + log a) / (a - 1), least over a.
     this.conversion = this.table.orders.map(

@@ -2,7 +2,8 @@
 //
 // Python holds the truth. It sends {rev, seq, sigmas, ...}; the editor takes the sigmas over only when rev is new, so a
 // late echo never fights the hand. The editor sends {rev, seq, sigmas} when the hand lets go; seq counts the drawings
-// since rev, so both sides know which drawing a certified epsilon belongs to.
+// since rev, so both sides know which drawing a certified epsilon belongs to. With a drawing goes the list of the tables
+// that are here: Python then leaves them out.
 
 const KEY_PAUSE = 400; // milliseconds after the last key, then the drawing is sent
 const KEPT_TIMINGS = 5000;
@@ -56,9 +57,15 @@ class Editor {
   // --- Python to editor
 
   update(data, send) {
+    this.send = (drawing) => send({ ...drawing, tables: RdpTable.names });
+    const table = RdpTable.of(data.table);
+    if (!table) {
+      const { rev, seq, sigmas } = data;
+      this.send({ rev, seq, sigmas }); // the list of tables tells Python what is missing
+      return;
+    }
     this.data = data;
-    this.send = send;
-    this.accountant = new Accountant(data.table, data.steps, data.delta);
+    this.accountant = new Accountant(table, data.steps, data.delta);
     if (data.rev !== this.rev) this.#adopt(data);
     this.#widen();
     this.#learnTightness();
