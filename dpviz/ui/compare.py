@@ -39,6 +39,7 @@ from dpviz.views.comparison_figures import (
 from dpviz.views.runs import duration_words, epsilon_words
 
 OPENED = "compare.opened"
+TABLE = "compare.table"
 WITH_EPSILON = ("epsilon", "frontier", "fit", "equal")
 WITH_LOG = ("epsilon", "frontier")
 
@@ -265,10 +266,17 @@ def left_out_note(shown: Comparison, folded: pd.DataFrame) -> None:
 
 
 def table_of_ends(folded: pd.DataFrame) -> None:
-    """Where every curve ends, in numbers."""
-    ends = endpoints(folded).sort_values("test_accuracy", ascending=False)
+    """Where every curve ends, in numbers. Made once it is opened: a browser needs as long for it as for the figure."""
+    ends = endpoints(folded)
+    drawer = st.expander(f"All {len(ends)} results as a table", key=TABLE, on_change="rerun")
+    if drawer.open:
+        drawer.dataframe(_ends_table(ends), hide_index=True, placeholder="")
+
+
+def _ends_table(ends: pd.DataFrame) -> pd.DataFrame:
+    ends = ends.sort_values("test_accuracy", ascending=False)
     known = ends["source"].ne("reported")
-    table = pd.DataFrame(
+    return pd.DataFrame(
         {
             "Curve": ends["label"],
             "Dataset": ends["dataset"].map(_dataset_title),
@@ -284,8 +292,6 @@ def table_of_ends(folded: pd.DataFrame) -> None:
             "Training time": ends["minutes"].map(lambda m: duration_words(60 * m), na_action="ignore"),
         }
     )
-    with st.expander(f"All {len(table)} results as a table"):
-        st.dataframe(table, hide_index=True, placeholder="")
 
 
 def share_button(shown: Comparison) -> None:
