@@ -2,9 +2,9 @@
 
 import streamlit as st
 
-from dpviz.ui.shell import run, warm_up
+from dpviz.ui.shell import front, run, warm_up
 
 if __name__ == "__main__":  # a person's session
     run()
-else:  # the server, once
-    app = st.App(__file__, lifespan=warm_up)
+else:  # the server, once; Streamlit looks for these very words
+    app = st.App(__file__, lifespan=warm_up, middleware=front())

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import streamlit as st
+from starlette.middleware import Middleware
 
+from dpviz.ui.ahead import load_figures_ahead
+from dpviz.ui.front import Front
 from dpviz.ui.people import person, sign_out_button
 
 ROOT = Path(__file__).parents[2]
@@ -60,6 +63,12 @@ def run() -> None:
     person()
     sign_out_button()
     page.run()
+    load_figures_ahead()
+
+
+def front() -> list[Middleware]:
+    """What stands before Streamlit on the server."""
+    return [Middleware(Front)]
 
 
 @asynccontextmanager

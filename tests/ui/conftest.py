@@ -61,7 +61,7 @@ def start_server(script: Path, env: Mapping[str, str], log: Path) -> tuple[subpr
             with urllib.request.urlopen(f"{url}/_stcore/health", timeout=1):
                 return process, url
         except (urllib.error.URLError, ConnectionError, TimeoutError):
-            time.sleep(0.1)
+            time.sleep(0.02)
     process.kill()
     process.wait()
     raise RuntimeError(f"the server did not start:\n{log.read_text()}")
