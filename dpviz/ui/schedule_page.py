@@ -1,4 +1,4 @@
-"""The parts of the Schedule page, from the drawing board down to the files. One fragment: a stroke reruns only this."""
+"""The parts of the Schedule page, from the drawing board down to the files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 from functools import partial
 
 import streamlit as st
-from streamlit.delta_generator import DeltaGenerator
 
 from dpviz.privacy import SCHEDULES, InputError, Schedule, guarantee, rdp_table
 from dpviz.privacy.schedules import CUSTOM
@@ -29,43 +28,37 @@ def prepare() -> None:
     rdp_table(settings.sample_rate)
 
 
-@st.fragment
 def schedule_page() -> None:
-    """Board on the left, settings on the right, and under them what the curve costs and where it goes.
-
-    The editor is sent first, so that its certified number waits for nothing else on the page.
-    """
+    """Presets and board on the left, settings on the right. These rerun the page; a stroke reruns the board alone."""
     it = board()
     left, right = st.columns([3, 1], gap="medium")
-    above, middle = left.container(), left.container()
-    settings = _draw_board(it, middle)
+    with left:
+        _preset_row()
+        _board_and_details(it)
     with right:
         settings_panel(on_epochs=partial(act, drawing.change_epochs))
-    if settings is None:
+        _settings_notes()
+
+
+@st.fragment
+def _board_and_details(it: Board) -> None:
+    """The editor is sent first, so that its certified number waits for nothing else; what is wrong is told instead."""
+    try:
+        settings = read_settings()
+        _editor(it, settings)
+    except InputError as error:
+        input_error(error)
         return
-    with right:
-        _settings_notes(settings)
-    with above:
-        _preset_row()
-    with left:
-        _buttons(it, settings)
-        _notes(it)
+    _buttons(it, settings)
+    _notes(it)
     _details(it, settings)
 
 
-def _draw_board(it: Board, place: DeltaGenerator) -> Settings | None:
-    """The editor with the settings as they are; what a person has to mend in them is told instead."""
-    with place:
-        try:
-            settings = read_settings()
-            _editor(it, settings)
-        except InputError as error:
-            input_error(error)
-            return None
-    return settings
-
-
-def _settings_notes(settings: Settings) -> None:
+def _settings_notes() -> None:
+    try:
+        settings = read_settings()
+    except InputError:  # told in the board's place
+        return
     st.caption(settings_words(settings))
     warning = delta_warning(settings)
     if warning:
