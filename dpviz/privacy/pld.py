@@ -25,7 +25,7 @@ from dpviz.privacy.rows import Row, rows
 
 # Relative error of the log-moment that the interval is chosen for, and the grid points (rows times window) up to which
 # it is affordable; beyond the last one the RDP bound answers.
-TOLERANCES = ((0.005, 2**24), (0.02, 2**24), (0.1, 2**25))
+TOLERANCES = ((0.003, 2**19), (0.005, 2**24), (0.02, 2**24), (0.1, 2**25))
 MAX_WINDOW = 2**20  # grid points
 TILT_RUNG, INTERVAL_RUNG = 1.25, 1.5  # ratios of the ladders: wide, so that a stroke seldom leaves its grid
 COARSER = 16  # times the tolerance, for the direction that is expected to cost less
