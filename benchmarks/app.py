@@ -85,7 +85,7 @@ def _stroke(page: Page, rng: np.random.Generator) -> None:
     page.mouse.up()
     deadline = time.perf_counter() + 30
     while _ask(page, "editor.stats.replies.length") <= replies and time.perf_counter() < deadline:
-        page.wait_for_timeout(20)
+        page.wait_for_timeout(50)  # the editor takes the time; looking more often would slow it down
 
 
 def _drawing(browser: Browser, url: str, case: str, bar: float) -> list[dict[str, Any]]:
