@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from statistics import fmean, stdev, variance
 
 import numpy as np
-from scipy.special import stdtr
 
 from dpviz.papers.library import RECIPES, REPORTED
 from dpviz.papers.priced_claims import PAIRS, cost
 from dpviz.papers.records import Claim, Curves, Finding
+from dpviz.privacy.special import stdtr
 from dpviz.training.spec import EpochRecord
 
 RISING = {name: name.replace("decreasing", "increasing") for name in PAIRS}

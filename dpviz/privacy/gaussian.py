@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 
-from scipy.special import log_ndtr
-
 from dpviz.privacy.records import Ledger, steps_per_epoch
+from dpviz.privacy.special import log_ndtr
 
 
 def visits(ledger: Ledger) -> list[tuple[float, int]]:

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
 
 from dpviz.privacy.records import Ledger
+from dpviz.privacy.special import gammaln
 
 FloatArray = NDArray[np.float64]
 

@@ -20,7 +20,7 @@ from dpviz.ui.people import person, sign_out_button
 ROOT = Path(__file__).parents[2]
 ICON = Path(__file__).with_name("icon.svg")
 SWIFT = 0.0005  # seconds after which a busy thread lets others run: the browser's files must not wait for the warm-up
-SETTLED = 4.0  # seconds until the first page is there and the other pages' turn comes
+QUIET = 3.0  # seconds without a word from any browser, then comes the other pages' turn
 ROUTED = "routed"  # in the session once it came through the navigation
 
 
@@ -80,7 +80,9 @@ async def warm_up(_: st.App) -> AsyncIterator[None]:
 
 def _load_pages() -> None:
     _load_home()
-    time.sleep(SETTLED)
+    Front.heard = time.monotonic()
+    while time.monotonic() < Front.heard + QUIET:
+        time.sleep(QUIET / 10)
     from dpviz.ui import compare
 
     compare.prepare()

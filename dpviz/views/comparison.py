@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import special
 
 from dpviz.papers import RECIPES, Reported, recipes_of
 from dpviz.privacy import Schedule, epoch_phases, guarantee
+from dpviz.privacy.special import stdtr, stdtrit
 from dpviz.runs import CachedRun, Run
 from dpviz.training.spec import RunSpec
 from dpviz.views.axes import AXES
@@ -220,7 +220,7 @@ class LogFit:
 
     def band(self, epsilons: np.ndarray) -> np.ndarray:
         """Half width of the confidence band of the line: t s sqrt(1/n + (ln eps - mean)^2 / S)."""
-        quantile = special.stdtrit(self.points - 2, (1 + CONFIDENCE) / 2)
+        quantile = stdtrit(self.points - 2, (1 + CONFIDENCE) / 2)
         away = (np.log(epsilons) - self.mean_log) ** 2
         return quantile * self.residual * np.sqrt(1 / self.points + away / self.squares)
 
@@ -254,4 +254,4 @@ def _p_value(r: float, freedom: int) -> float:
     """Two-sided p-value of a correlation: Student's t with t = r sqrt(f / (1 - r^2))."""
     if abs(r) >= 1:
         return 0.0
-    return float(2 * special.stdtr(freedom, -abs(r) * math.sqrt(freedom / (1 - r * r))))
+    return float(2 * stdtr(freedom, -abs(r) * math.sqrt(freedom / (1 - r * r))))
