@@ -9,19 +9,22 @@ import dataclasses
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from dpviz.papers import PAPERS, RECIPES, recipes_of
 from dpviz.privacy.tables import InputError
-from dpviz.runs.cached import CachedRun, cached_runs, read_cached, write_cached
+from dpviz.runs.cached import CachedRun, cached_runs, default_folder, read_cached, write_cached
+from dpviz.runs.lock import Lock
 from dpviz.runs.records import RESUMABLE, Run
 from dpviz.runs.runner import ForegroundRunner
 from dpviz.runs.store import Store
 from dpviz.training.spec import RunSpec
 
 SEEDS = (0, 1, 2)
+CLAIMS = ".reproduce"  # in the store's folder: a lock a task
 
 # What is worth most comes first: one seed of whatever decides a claim, then more seeds, then what takes hours.
 # A line is (patterns of recipes, seeds); what no line names follows in the papers' order.
@@ -131,22 +134,51 @@ class Reproduction:
         data_dir: Path | None = None,
         on_task: Callable[[Task], None] = lambda task: None,
     ) -> Iterator[Outcome]:
-        """Make what is missing, one run after the other, until it is done or the time is up."""
+        """Make what is missing, one run after the other, until it is done or the time is up.
+
+        Processes that share a store share the work: what another one is at, or has made by now, is passed over.
+        """
         ends = time.monotonic() + seconds if seconds is not None else None
         for task in self.missing(wanted):
             if ends is not None and time.monotonic() >= ends:
                 return
-            on_task(task)
-            if twin := self._twin(task.spec):
-                yield Outcome(task, "shared", self._write(_renamed(twin, task), task))
-                continue
-            run = self._train(task.spec, runner, ends, device, data_dir)
-            if run.status == "done":
-                yield Outcome(task, "cached", self._write(run, task))
-            else:
-                yield Outcome(task, run.status, run, run.error)
-            if run.status == "stopped":
-                return
+            with self._claimed(task) as ours:
+                if not ours:
+                    continue
+                on_task(task)
+                if twin := self._twin(task.spec):
+                    yield Outcome(task, "shared", self._write(_renamed(twin, task), task))
+                    continue
+                run = self._train(task.spec, runner, ends, device, data_dir)
+                if run.status == "done":
+                    yield Outcome(task, "cached", self._write(run, task))
+                else:
+                    yield Outcome(task, run.status, run, run.error)
+                if run.status == "stopped":
+                    return
+
+    @contextmanager
+    def _claimed(self, task: Task) -> Iterator[bool]:
+        """Whether the task is this process' to do; nobody else takes it meanwhile."""
+        claims = self.store.folder / CLAIMS
+        claims.mkdir(parents=True, exist_ok=True)
+        try:
+            lock = Lock(claims / f"{task.spec.key}.lock")
+        except InputError:
+            yield False
+            return
+        try:
+            self._look(task)
+            yield not self._is_cached(task)
+        finally:
+            lock.release()
+
+    def _look(self, task: Task) -> None:
+        """Take over what another process has cached since this one started."""
+        paper, _, experiment = task.recipe.partition("/")
+        with suppress(InputError):
+            found = read_cached((self.folder or default_folder()) / paper / experiment / str(task.seed))
+            self.cached[task.recipe, task.seed] = found
 
     def _train(
         self, spec: RunSpec, runner: ForegroundRunner, ends: float | None, device: str, data_dir: Path | None

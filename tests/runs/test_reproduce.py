@@ -143,3 +143,15 @@ def test_a_damaged_cached_run_is_named_and_made_again(reproduction, store, folde
     again = Reproduction(store, folder)
     assert any(ONE in warning for warning in again.warnings)
     assert again.state(Task(ONE, 0)) != "cached"
+
+
+def test_two_processes_on_one_store_share_the_work(reproduction, folder):
+    """The second started before the first had made anything, and comes to the same tasks later."""
+    second = Reproduction(reproduction.store, folder)
+    with reproduction._claimed(Task(ONE, 0)) as ours:
+        assert ours
+        assert made(second, Task(ONE, 0), Task(OTHER, 0)) == [(OTHER, "cached")]
+    assert made(reproduction, Task(ONE, 0), Task(OTHER, 0)) == [(ONE, "cached")]
+    assert made(second, Task(ONE, 0), Task(OTHER, 0)) == []
+    assert len(reproduction.store.list().runs) == 2
+    assert reproduction.store.list().warnings == ()
