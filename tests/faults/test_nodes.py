@@ -8,9 +8,10 @@ import time
 import pytest
 
 from dpviz.runs import Store
+from tests.runs import test_cluster
 from tests.runs.test_cluster import TEXT, curves, sweep_command
 
-pytestmark = pytest.mark.faults
+pytestmark = [*test_cluster.pytestmark, pytest.mark.faults]
 
 
 def at_work(store: Store) -> int:

@@ -18,14 +18,14 @@ from playwright.sync_api import expect
 from dpviz.privacy import InputError
 from dpviz.runs import BackgroundRunner, Store
 from dpviz.runs.cluster import ClusterRunner, connect, needs, ray_address, refuse_unless_answering, slots
-from dpviz.runs.drive import Drive
+from dpviz.runs.drive import Drive, driven
 from dpviz.runs.fold import result
 from dpviz.runs.sweep import Sweep
 from dpviz.runs.sweeps import sweep_ids
 from tests.runs.conftest import ROOT, small_spec
 from tests.ui.conftest import browser, new_page, serve
 from tests.ui.test_sweep_panel import type_values, vary
-from tests.ui.test_train_page import WAIT, fill_in_quick_logistic
+from tests.ui.test_train_page import WAIT, button, fill_in_quick_logistic, open_page
 
 __all__ = ["browser", "new_page", "serve"]  # fixtures
 
@@ -245,7 +245,37 @@ def test_the_command_line_says_in_one_line_that_there_is_no_cluster(tmp_path):
     assert err.count(b"\n") == 1
 
 
-def test_a_sweep_launched_on_the_page_goes_to_the_cluster_that_the_server_was_given(address, serve, new_page, tmp_path):
+def assert_as_in_the_queue(store: Store, other: Store) -> None:
+    """The store's one sweep, driven anew in a queue, gives the same curves."""
+    sweep = result(store, sweep_ids(store)[0]).sweep
+    queue = BackgroundRunner(other, threads=1)
+    Drive(sweep, other, queue).run()
+    queue.close()
+    assert len(curves(other)) == sweep.runs
+    assert curves(store) == curves(other)
+
+
+def test_a_page_gives_a_sweep_to_the_cluster_that_the_environment_names(address, crew, tmp_path, monkeypatch):
+    runs = tmp_path / "runs"
+    for name, value in {"DPVIZ_RUNS": str(runs), "DPVIZ_RAY": address, "OMP_NUM_THREADS": "1"}.items():
+        monkeypatch.setenv(name, value)
+    at = open_page(**{"sweep.keys": ["learning_rate"], "sweep.values.learning_rate": "0.5, 2"})
+    at.selectbox(key="train.model").set_value("logistic").run()
+    button(at, "Quick look").click().run()
+    button(at, "Launch sweep").click().run()
+    assert not at.exception
+    store = Store(runs)
+    drive = driven(store)[sweep_ids(store)[0]]
+    assert isinstance(drive.crew, ClusterRunner)
+    deadline = time.monotonic() + 120
+    while not result(store, drive.sweep.id).finished and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert drive.problem == ""
+    assert_as_in_the_queue(store, Store(tmp_path / "queue"))
+
+
+@pytest.mark.faults
+def test_a_server_joins_the_cluster_and_shows_its_sweep_in_a_browser(address, serve, new_page, tmp_path):
     runs = tmp_path / "runs"
     url = serve(ROOT / "app.py", {"DPVIZ_RUNS": str(runs), "OMP_NUM_THREADS": "1", "DPVIZ_RAY": address})
     page = new_page(f"{url}/train", viewport={"width": 1500, "height": 1400})
@@ -260,12 +290,4 @@ def test_a_sweep_launched_on_the_page_goes_to_the_cluster_that_the_server_was_gi
         time.sleep(0.05)
     assert workers()
     expect(page.get_by_text("2 of 2 runs done")).to_be_visible(timeout=WAIT)
-    store = Store(runs)
-    sweep = result(store, sweep_ids(store)[0]).sweep
-
-    other = Store(tmp_path / "queue")
-    queue = BackgroundRunner(other, threads=1)
-    Drive(sweep, other, queue).run()
-    queue.close()
-    assert len(curves(other)) == 2
-    assert curves(store) == curves(other)
+    assert_as_in_the_queue(Store(runs), Store(tmp_path / "queue"))
