@@ -40,7 +40,7 @@ def _note(found: Result, row: Row) -> str:
     if row.problem:
         return f"failed: {row.problem}"
     if found.sweep.search and row in found.front:
-        return "no other is better in both"
+        return "on the front"
     return "" if row.complete else "in progress"
 
 
