@@ -55,7 +55,14 @@ def rows() -> list[dict[str, Any]]:
 
 @contextlib.contextmanager
 def cluster(nodes: int = WORKERS) -> Iterator[str]:
-    """A real Ray cluster of so many raylets on this machine, a core each."""
+    """The address of a real Ray cluster of so many raylets on this machine, a core each."""
+    with raylets(nodes) as made:
+        yield made.address
+
+
+@contextlib.contextmanager
+def raylets(nodes: int = WORKERS) -> Iterator[Any]:
+    """The cluster itself, whose nodes can be taken away."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     from ray.cluster_utils import Cluster
 
@@ -64,7 +71,7 @@ def cluster(nodes: int = WORKERS) -> Iterator[str]:
     try:
         for _ in range(nodes - 1):
             made.add_node(**size)
-        yield made.address
+        yield made
     finally:
         made.shutdown()
 

@@ -34,7 +34,9 @@ def _sweep(args: argparse.Namespace) -> Result:
     sweep = read_file(args.file)
     store = Store()
     check_machine(args)
-    with crew_for(store, ray_address(args.ray), args.device) as (crew, width):
+    # Ray prints what it has to say, such as that a node is gone, to standard output, which is for the result alone.
+    aside = contextlib.redirect_stdout(sys.stderr)
+    with aside, crew_for(store, ray_address(args.ray), args.device) as (crew, width):
         line = Line(sweep)
         options = {"device": args.device, "data_dir": args.data_dir, "on_end": line.ended}
         drive = Drive(sweep, store, crew, width=_width(sweep, crew, width), **options)

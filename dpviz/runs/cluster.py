@@ -12,6 +12,7 @@ import logging
 import math
 import os
 import queue
+import socket
 import tempfile
 import threading
 import time
@@ -31,6 +32,7 @@ log = logging.getLogger("dpviz.runs")
 LIVES = 3  # workers that may die under one run before it counts as failed
 PULSE = 0.5  # seconds between two reports of a step, and between two looks whether to stop
 AHEAD = 4  # runs that are handed to Ray beyond those that have room, so that no worker waits for the next
+ANSWER = 10.0  # seconds in which a cluster must answer
 MOST_DATA = 4  # datasets kept in the object store
 
 
@@ -50,6 +52,7 @@ def connect(address: str) -> Any:
     if address.startswith("ray://"):
         raise InputError("dpviz joins a cluster as one of its machines; give host:port, or auto, rather than ray://")
     if not ray.is_initialized():
+        refuse_unless_answering(address)
         try:
             ray.init(
                 address=address,
@@ -62,6 +65,17 @@ def connect(address: str) -> Any:
     return ray
 
 
+def refuse_unless_answering(address: str) -> None:
+    """Knock at host:port first: Ray itself waits for minutes where nobody answers."""
+    host, _, port = address.rpartition(":")
+    if not host:
+        return  # auto, or a name that Ray knows
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), ANSWER).close()
+    except (OSError, ValueError, OverflowError) as error:
+        raise InputError(f"no Ray cluster could be joined at {address!r}: {error}") from None
+
+
 class ClusterRunner:
     """Works on runs by Ray tasks; one thread a run follows its task and writes what it reports."""
 
@@ -72,7 +86,7 @@ class ClusterRunner:
         self._task = self._ray.remote(
             max_retries=0, num_returns="streaming", scheduling_strategy="SPREAD", **self._needs
         )(train_member)
-        self._board = self._ray.remote(num_cpus=0)(Board).remote()
+        self._board = self._ray.remote(num_cpus=0, scheduling_strategy=here())(Board).remote()
         self._jobs: dict[str, Job] = {}
         self._streams: dict[str, Any] = {}
         self._data: dict[tuple[str, bool, int], Any] = {}
@@ -228,6 +242,14 @@ def slots(wanted: Mapping[str, float], resources: Mapping[str, float]) -> int:
     """How often the cluster's resources hold what one run needs; at least once, since nodes may still be joining."""
     there = {"num_cpus": resources.get("CPU", 0), "num_gpus": resources.get("GPU", 0)}
     return max(1, min(math.floor(there[name] / amount) for name, amount in wanted.items()))
+
+
+def here() -> Any:
+    """The driver's own node: whatever lies there is not lost with another one."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    return NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
 
 
 def order_of(run: Run, store: Store, job: Job) -> dict[str, Any]:

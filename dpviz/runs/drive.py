@@ -112,7 +112,6 @@ class Drive:
         folder = SweepFolder(store, sweep.id)
         folder.save(sweep)
         self._lock = folder.lock()
-        self._proposer = proposer_of(sweep, folder)
 
     def stop(self) -> None:
         """End the whole within one step of the runs at work; giving the sweep again resumes it."""
@@ -122,6 +121,8 @@ class Drive:
         """Work until nothing is left. What keeps it from going on is left in `problem`."""
         try:
             self._runs = by_key(self.store.list().runs)
+            # Not before: Optuna takes a second to load, and a journal that is damaged must let go of the sweep.
+            self._proposer = proposer_of(self.sweep, SweepFolder(self.store, self.sweep.id))
             coming = self._proposer.candidates()
             while not self._stopping.is_set() and (self._fill(coming) or self._live):
                 self._collect()

@@ -32,13 +32,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpviz.papers import recipe as recipe_named
-from dpviz.privacy import Schedule, calibrate
+from dpviz.privacy import SCHEDULES, Schedule, calibrate
 from dpviz.privacy.guarantees import rule_of
 from dpviz.privacy.schedules import CUSTOM
 from dpviz.privacy.tables import InputError, Value
 from dpviz.runs.settings import DEFAULT, change
 from dpviz.runs.store import check_title
-from dpviz.training.spec import RunSpec
+from dpviz.training.limits import check_spec
+from dpviz.training.spec import CHOICES, RunSpec
 
 MAX_RUNS = 5000
 NOISE_KNOBS = ("sigma", "start", "end")  # scaling these scales a named schedule's whole curve
@@ -162,7 +163,10 @@ class Sweep:
         return Candidate(settings, tuple(dataclasses.replace(spec, seed=seed) for seed in self.seeds))
 
     def check(self) -> Sweep:
-        """The sweep, if every combination of its grids makes a run of its own. Quick: nothing is calibrated yet."""
+        """The sweep, if every combination of its grids, or each end of a search's ranges, makes a run of its own.
+
+        Quick: nothing is calibrated yet.
+        """
         seen: dict[str, Settings] = {}
         for settings in self.combinations():
             try:
@@ -170,16 +174,33 @@ class Sweep:
             except InputError as error:
                 hint = "; settings that go with one choice only belong into a [[grid]] of their own"
                 raise InputError(f"{words(settings)}: {error}{hint}") from None
-            key = shape_key(spec) if self.epsilon is not None else spec.key
+            key = self._same(spec)
             if key in seen:
                 raise InputError(f"{words(settings)} is the same run as {words(seen[key])}")
             seen[key] = settings
         if self.search:
-            change(self.start, {key: _first(values) for key, values in self.search.space})
+            self._check_space(dict(self.search.space))
         return self
 
+    def _check_space(self, space: dict[str, Range | tuple[Value, ...]]) -> None:
+        """The first values together make a run, and so does the upper end of each range in place of the lower.
+
+        Other combinations may fail: the search is told and goes on.
+        """
+        for key in space:
+            _refuse_missing_knob(key, space)
+        first = {key: values.low if isinstance(values, Range) else values[0] for key, values in space.items()}
+        lowest = self._same(self._spec(tuple(first.items())))
+        for key, high in ((key, values.high) for key, values in space.items() if isinstance(values, Range)):
+            if self._same(self._spec(tuple((first | {key: high}).items()))) == lowest:
+                raise InputError(f"{key} changes nothing at equal epsilon: the noise is scaled to meet it anyway")
+
+    def _same(self, spec: RunSpec) -> str:
+        """Equal for settings that would be one run in this sweep."""
+        return shape_key(spec) if self.epsilon is not None else spec.key
+
     def _spec(self, settings: Settings) -> RunSpec:
-        spec = change(self.start, {key: str(value) for key, value in settings})
+        spec = check_spec(change(self.start, {key: str(value) for key, value in settings}))
         if self.epsilon is not None:
             refuse_uncalibrated(spec)
         return spec
@@ -319,8 +340,15 @@ def number_of(key: str, value: Any) -> float:
     return value
 
 
-def _first(values: Range | tuple[Value, ...]) -> str:
-    return str(values.low if isinstance(values, Range) else values[0])
+def _refuse_missing_knob(key: str, space: Mapping[str, Any]) -> None:
+    """A knob can be searched only if every choice that is searched along with it has that knob."""
+    choice, _, knob = key.partition(".")
+    table, names = {"schedule": SCHEDULES, **CHOICES}.get(choice), space.get(choice, ())
+    if not knob or table is None or isinstance(names, Range):
+        return
+    for name in names:
+        if knob not in table[name].knobs:
+            raise InputError(f"{name} has no knob {knob!r}, so no trial with both would run; search one of the two")
 
 
 def _space_json(values: Range | tuple[Value, ...]) -> Any:
@@ -329,7 +357,12 @@ def _space_json(values: Range | tuple[Value, ...]) -> Any:
 
 def words(settings: Settings) -> str:
     """The settings in one line: schedule=linear, schedule.start=5."""
-    return ", ".join(f"{key}={value}" for key, value in settings)
+    return ", ".join(f"{key}={short(value)}" for key, value in settings)
+
+
+def short(value: Value) -> str:
+    """A value in a few digits: a search proposes 0.34864712093."""
+    return str(float(f"{value:.6g}") if isinstance(value, float) else value)
 
 
 # --- at equal epsilon -----------------------------------------------------------------------------------------------

@@ -64,18 +64,19 @@ def knob_inputs(
     key: str,
     *,
     values: Mapping[str, Value] | None = None,
+    title: str = "",
     on_change: Callable[[], None] | None = None,
     disabled: bool = False,
 ) -> dict[str, Value]:
     """One input for each of the entry's knobs, in the container at hand; their values, checked.
 
-    `values` are first values where they differ from the knobs' defaults; later on the session remembers.
+    `values` are first values where they differ from the knobs' defaults; later on the session remembers. With a
+    `title` the inputs are called "Title: knob".
     """
     given = values or {}
+    labels = {name: f"{title}: {name}" if title else knob_title(name) for name in entry.knobs}
     shown = {
-        name: _input(
-            knob, knob_title(name), knob_key(key, entry, name), given.get(name, knob.default), on_change, disabled
-        )
+        name: _input(knob, labels[name], knob_key(key, entry, name), given.get(name, knob.default), on_change, disabled)
         for name, knob in entry.knobs.items()
     }
     return entry.complete(shown)

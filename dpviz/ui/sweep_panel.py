@@ -19,7 +19,7 @@ from dpviz.ui.cards import input_error
 from dpviz.ui.run_form import key
 from dpviz.ui.runs import plain, runner, store
 from dpviz.ui.sweep_form import setting_title, sweep_form
-from dpviz.views.sweeps import progress_text, sweep_frame
+from dpviz.views.sweeps import front_figure, front_frame, progress_text, sweep_frame
 
 ASKED = "sweep.asked"
 PROBLEM = "sweep.problem"
@@ -96,7 +96,7 @@ def _sweep(own: Store, found: Result, *, first: bool) -> None:
             if anywhere and here is not None:
                 _button("Stop sweep", sweep.id, here.stop, help="Ends its runs within a step; it can be resumed.")
             elif not anywhere:
-                if not found.finished or found.failed:
+                if not found.finished or (found.failed and not sweep.search):  # a search has learnt from what failed
                     _button("Resume sweep", sweep.id, start, sweep, help="Trains what is left or failed.")
                 _button("Forget", sweep.id, SweepFolder(own, sweep.id).delete, help="Its runs stay.")
         if here is not None and here.problem:
@@ -115,10 +115,20 @@ def _results(found: Result, *, running: bool) -> None:
     }
     named = {name: setting_title(name) for name in found.sweep.varied}
     st.dataframe(sweep_frame(found), hide_index=True, column_config=columns | named)
+    if found.sweep.search and found.sweep.epsilon is None:
+        _front(found)
     if found.winner is None or running:
         return
     st.markdown(f"**Winner: {plain(found.winner.candidate.label)}.** What having chosen it costs:")
     st.markdown("\n".join(f"- {sentence}" for sentence in price_words(found)))
+
+
+def _front(found: Result) -> None:
+    """What a search is after: accuracy against epsilon, and the candidates that no other beats in both."""
+    frame = front_frame(found)
+    if len(frame):
+        told = f"Test accuracy against epsilon of {len(frame)} candidates, {frame['front'].sum()} of them on the front."
+        st.plotly_chart(front_figure(frame), key=f"sweep.front.{found.sweep.id}", alt=told)
 
 
 def _button(label: str, sweep_id: str, action: Callable[..., None], *arguments: object, help: str) -> None:

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import logging
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import expect
 
 from dpviz.privacy import InputError
 from dpviz.runs import BackgroundRunner, Store
-from dpviz.runs.cluster import ClusterRunner, connect, needs, ray_address, slots
-from dpviz.runs.drive import Drive
+from dpviz.runs.cluster import ClusterRunner, connect, needs, ray_address, refuse_unless_answering, slots
+from dpviz.runs.drive import Drive, driven
 from dpviz.runs.fold import result
 from dpviz.runs.sweep import Sweep
-from tests.runs.conftest import small_spec
+from dpviz.runs.sweeps import sweep_ids
+from tests.runs.conftest import ROOT, small_spec
+from tests.ui.conftest import browser, new_page, serve
+from tests.ui.test_sweep_panel import type_values, vary
+from tests.ui.test_train_page import WAIT, button, fill_in_quick_logistic, open_page
+
+__all__ = ["browser", "new_page", "serve"]  # fixtures
 
 # Ray leaves sockets to its processes, and speaks of what its next versions will do.
 pytestmark = [
@@ -174,3 +184,110 @@ def test_the_cluster_is_the_one_asked_for_before_that_of_the_environment(monkeyp
     assert ray_address() == "10.0.0.1:6379"
     assert ray_address("auto") == "auto"
     assert ray_address("") == ""
+
+
+# --- the command line and the page ------------------------------------------------------------------------------------
+
+TEXT = """
+seeds = [0]
+[settings]
+model = "logistic"
+subset = 2000
+batch_size = 200
+epochs = 20
+[[grid]]
+learning_rate = [0.5, 2.0]
+"""
+
+
+def sweep_command(file: Path, folder: Path, *flags: str) -> subprocess.Popen[bytes]:
+    """The real command in a process of its own, with a store of its own and one thread a run."""
+    environment = os.environ | {"DPVIZ_RUNS": str(folder), "OMP_NUM_THREADS": "1", "DPVIZ_RAY": ""}
+    command = [sys.executable, "-m", "dpviz", "sweep", str(file), "--json", *flags]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=pipe, stderr=pipe)
+
+
+def test_the_command_line_gives_a_sweep_to_the_cluster_and_its_curves_are_those_of_the_queue(address, tmp_path):
+    file = tmp_path / "sweep.toml"
+    file.write_text(TEXT)
+    told, seen = {}, {}
+    for name, flags in {"ray": ("--ray", address), "queue": ()}.items():
+        process = sweep_command(file, tmp_path / name, *flags)
+        while process.poll() is None:
+            seen[name] = seen.get(name) or workers()
+            time.sleep(0.05)
+        out, err = process.communicate()
+        assert process.returncode == 0, err
+        told[name] = json.loads(out)
+    assert seen["ray"]
+    assert not seen["queue"]
+    assert (told["ray"]["runs"], told["ray"]["done"], told["ray"]["failed"]) == (2, 2, 0)
+    assert len(curves(Store(tmp_path / "ray"))) == 2
+    assert curves(Store(tmp_path / "ray")) == curves(Store(tmp_path / "queue"))
+    assert told["ray"]["winner"] == told["queue"]["winner"]
+    assert told["ray"]["selection"] == told["queue"]["selection"]
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "127.0.0.1:none", "127.0.0.1:99999999", "[::1]:1"])
+def test_an_address_where_nobody_answers_is_refused_at_once_in_a_sentence(address):
+    with pytest.raises(InputError, match="no Ray cluster could be joined"):
+        refuse_unless_answering(address)
+
+
+def test_the_command_line_says_in_one_line_that_there_is_no_cluster(tmp_path):
+    file = tmp_path / "sweep.toml"
+    file.write_text(TEXT)
+    process = sweep_command(file, tmp_path / "runs", "--ray", "127.0.0.1:1")
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (2, b"")
+    assert b"no Ray cluster could be joined at '127.0.0.1:1'" in err
+    assert err.count(b"\n") == 1
+
+
+def assert_as_in_the_queue(store: Store, other: Store) -> None:
+    """The store's one sweep, driven anew in a queue, gives the same curves."""
+    sweep = result(store, sweep_ids(store)[0]).sweep
+    queue = BackgroundRunner(other, threads=1)
+    Drive(sweep, other, queue).run()
+    queue.close()
+    assert len(curves(other)) == sweep.runs
+    assert curves(store) == curves(other)
+
+
+def test_a_page_gives_a_sweep_to_the_cluster_that_the_environment_names(address, crew, tmp_path, monkeypatch):
+    runs = tmp_path / "runs"
+    for name, value in {"DPVIZ_RUNS": str(runs), "DPVIZ_RAY": address, "OMP_NUM_THREADS": "1"}.items():
+        monkeypatch.setenv(name, value)
+    at = open_page(**{"sweep.keys": ["learning_rate"], "sweep.values.learning_rate": "0.5, 2"})
+    at.selectbox(key="train.model").set_value("logistic").run()
+    button(at, "Quick look").click().run()
+    button(at, "Launch sweep").click().run()
+    assert not at.exception
+    store = Store(runs)
+    drive = driven(store)[sweep_ids(store)[0]]
+    assert isinstance(drive.crew, ClusterRunner)
+    deadline = time.monotonic() + 120
+    while not result(store, drive.sweep.id).finished and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert drive.problem == ""
+    assert_as_in_the_queue(store, Store(tmp_path / "queue"))
+
+
+@pytest.mark.faults
+def test_a_server_joins_the_cluster_and_shows_its_sweep_in_a_browser(address, serve, new_page, tmp_path):
+    runs = tmp_path / "runs"
+    url = serve(ROOT / "app.py", {"DPVIZ_RUNS": str(runs), "OMP_NUM_THREADS": "1", "DPVIZ_RAY": address})
+    page = new_page(f"{url}/train", viewport={"width": 1500, "height": 1400})
+    fill_in_quick_logistic(page)
+    page.get_by_text("Sweep: many runs at once").click()
+    vary(page, "Learning rate")
+    type_values(page, "Learning rate", "0.5, 2")
+    expect(page.get_by_text("2 candidates, 2 runs.")).to_be_visible(timeout=WAIT)
+    page.get_by_role("button", name="Launch sweep").click()
+    deadline = time.monotonic() + 60
+    while not workers() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert workers()
+    expect(page.get_by_text("2 of 2 runs done")).to_be_visible(timeout=WAIT)
+    assert_as_in_the_queue(Store(runs), Store(tmp_path / "queue"))

@@ -241,6 +241,28 @@ def test_a_search_learns_that_settings_failed_and_goes_on(store, runner):
     assert found.failed == sum("resnet20 takes images" in row.problem for row in found.rows) > 0
 
 
+def test_a_search_whose_journal_is_damaged_says_so_and_lets_go(store, runner):
+    sweep = search_of(2)
+    drive = Drive(sweep, store, runner, width=1)
+    (SweepFolder(store, sweep.id).path / "search.journal").write_text("{}\n{}\n")
+    drive.run()
+    assert drive.problem
+    assert not SweepFolder(store, sweep.id).driven
+
+
+def test_candidates_above_a_limit_of_the_server_are_refused_ahead_and_fail_alone(store, runner, monkeypatch):
+    monkeypatch.setenv("DPVIZ_MAX_EPOCHS", "2")
+    sweep = search_of(3, epochs=(1, 3))
+    with pytest.raises(InputError, match="at most 2 epochs"):
+        search_of(3, epochs=Range(1, 3)).check()
+    Drive(sweep, store, runner, width=1).run()
+    found = result(store, sweep.id)
+    assert found.finished
+    assert all(
+        ("at most 2 epochs" in row.problem) == (row.candidate.settings == (("epochs", 3),)) for row in found.rows
+    )
+
+
 # --- folding ----------------------------------------------------------------------------------------------------------
 
 

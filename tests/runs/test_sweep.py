@@ -37,6 +37,10 @@ optimizer.momentum = [0.0, 0.9]
 """
 
 
+def space_text(space: str) -> str:
+    return f"[search]\ntrials = 5\n[search.space]\n{space}"
+
+
 def sound(spec) -> float:
     phases = epoch_phases(spec.schedule.sigmas(spec.epochs), spec.sample_rate)
     return guarantee(spec.method, spec.curriculum, phases, spec.delta).sound.upper
@@ -117,8 +121,12 @@ def test_a_recipe_is_where_settings_start_from():
         ("[search]\ntrials = 5\n[search.space]\nlearning_rate = {low = 4, high = 1}", "low < high"),
         ("[search]\ntrials = 5\n[search.space]\nlearning_rate = {low = 0, high = 1, log = true}", "low > 0"),
         ("[search]\ntrials = 5\n[search.space]\nlearning_rate = 1", "list of values or a range"),
-        ("[grid]\nschedule = 'linear'\nschedule.start = 3", "in quotes"),
-        ("seeds = [" + ",".join(map(str, range(3000))) + "]\n[grid]\nlearning_rate = [1, 2]", "at most 5,000 runs"),
+        (space_text("learning_rate = {low = 1, high = 1e6}"), "from 1e-08 to 1000"),
+        (space_text("optimizer.momentum = {low = 0, high = 2.5}"), "from 0 to 0.9999"),
+        (space_text("'schedule.sigma' = {low = 1, high = 2}\nschedule = ['constant', 'linear']"), "no knob 'sigma'"),
+        (space_text("'schedule.sigma' = [1, 2]\nschedule = {low = 1, high = 2}"), "no knobs"),
+        ("epsilon = 1.0\n" + space_text("schedule.sigma = {low = 1, high = 2}"), "changes nothing"),
+        ("epsilon = 1.0\n" + space_text("schedule.sigma = {low = 0, high = 2}"), "without noise"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_a_sentence(text, words):

@@ -7,16 +7,19 @@ import time
 
 import pytest
 from playwright.sync_api import Page, expect
+from streamlit.testing.v1 import AppTest
 
 from dpviz.privacy import InputError
 from dpviz.runs import BackgroundRunner, Store
 from dpviz.runs.drive import Drive
-from dpviz.runs.fold import result
-from dpviz.runs.settings import change
-from dpviz.runs.sweep import Sweep
+from dpviz.runs.fold import fold, result
+from dpviz.runs.settings import DEFAULT, change
+from dpviz.runs.sweep import Range, Search, Sweep, read_toml
 from dpviz.runs.sweeps import sweep_ids
-from dpviz.ui.sweep_form import parse_values, setting_title, variable
-from dpviz.views.sweeps import progress_text, sweep_frame
+from dpviz.ui import sweep_panel
+from dpviz.ui.runs import plain
+from dpviz.ui.sweep_form import first_range, knob_of, named_values, parse_values, setting_title, variable
+from dpviz.views.sweeps import front_figure, front_frame, progress_text, sweep_frame
 from tests.runs.conftest import small_spec
 from tests.ui.conftest import ROOT
 from tests.ui.test_train_page import WAIT, button, fill_in_quick_logistic, folder, open_page
@@ -44,14 +47,43 @@ def test_everything_that_decides_a_run_can_be_varied_and_its_seed_and_delta_cann
     assert setting_title("schedule.start") == "Noise: start"
 
 
-@pytest.fixture
-def finished(folder) -> Sweep:
+STARTS = (
+    {},
+    {"schedule": "exponential-decay", "schedule.rate": "-0.1", "optimizer.momentum": "0", "epochs": "1"},
+    {"model": "cnn-curricula", "loss": "tailored", "curriculum": "masked", "optimizer": "adam", "subset": "600"},
+    {"method": "screening", "schedule": "piecewise", "learning_rate_schedule": "step", "clipping": "auto-s"},
+)
+
+
+@pytest.mark.parametrize("changes", STARTS)
+def test_every_setting_has_names_or_a_first_range_that_can_be_searched_as_it_is(changes):
+    spec = change(DEFAULT, changes)
+    for key in variable(spec):
+        if named_values(key, spec):
+            continue
+        found, knob = first_range(key, spec), knob_of(key, spec)
+        assert knob.low <= found.low < found.high <= knob.high
+        assert found.whole == isinstance(knob.default, int)
+        assert Sweep(spec, search=Search(3, ((key, found),))).check()
+
+
+def drive(folder, sweep: Sweep) -> Sweep:
     store = Store(folder)
     runner = BackgroundRunner(store, threads=1)
-    sweep = Sweep(small_spec(epochs=1), (0, 1), ((("learning_rate", (0.5, 2.0)),),), title="Rates")
-    Drive(sweep, store, runner).run()
+    Drive(sweep, store, runner, width=1).run()
     runner.close()
     return sweep
+
+
+@pytest.fixture
+def finished(folder) -> Sweep:
+    return drive(folder, Sweep(small_spec(epochs=1), (0, 1), ((("learning_rate", (0.5, 2.0)),),), title="Rates"))
+
+
+@pytest.fixture
+def searched(folder) -> Sweep:
+    space = (("learning_rate", Range(0.1, 4.0, log=True)), ("schedule.sigma", Range(0.8, 3.0)))
+    return drive(folder, Sweep(small_spec(epochs=1), search=Search(4, space), title="Sought"))
 
 
 def test_the_table_has_a_row_a_candidate_the_best_first_and_names_the_winner(finished, folder):
@@ -91,6 +123,106 @@ def test_settings_that_cannot_be_calibrated_are_a_sentence_and_no_launch(folder)
     assert "Launch sweep" not in [one.label for one in at.button]
 
 
+def test_the_front_holds_whom_nobody_beats_in_both_and_the_page_draws_it(searched, folder):
+    frame = front_frame(result(Store(folder), searched.id))
+    assert len(frame) == 4
+    assert frame["epsilon_sound"].is_monotonic_increasing
+    best = frame[frame["front"]]
+    assert best["test_accuracy"].is_monotonic_increasing
+    for _, other in frame[~frame["front"]].iterrows():
+        assert (
+            (best["epsilon_sound"] <= other["epsilon_sound"]) & (best["test_accuracy"] >= other["test_accuracy"])
+        ).any()
+    points = [len(trace.x) for trace in front_figure(frame).data]
+    assert points == [4 - len(best), len(best)]
+    at = open_page()
+    assert [chart for chart in at.get("plotly_chart") if f"sweep.front.{searched.id}" in chart.proto.id]
+    assert any("no cheaper bound than composition" in markdown.value for markdown in at.markdown)
+
+
+def test_a_front_without_candidates_is_axes_with_labels():
+    nothing = Sweep(small_spec(), search=Search(1, (("learning_rate", Range(0.1, 1.0)),)))
+    figure = front_figure(front_frame(fold(nothing, (), {})))
+    assert figure.layout.xaxis.title.text == "Epsilon spent (sound)"
+    assert figure.layout.yaxis.title.text == "Test accuracy (%)"
+
+
+# --- the form of a search ---------------------------------------------------------------------------------------------
+
+SEARCH = """
+seeds = [0, 1]
+[search]
+trials = 12
+[search.space]
+learning_rate = { low = 0.1, high = 4.0, log = true }
+batch_size = { low = 128, high = 400 }
+loss = ["cross-entropy", "sse"]
+optimizer.nesterov = [false, true]
+"""
+
+
+def number(at: AppTest, label: str):
+    return next(one for one in at.number_input if one.label == label)
+
+
+def open_search(*keys: str) -> AppTest:
+    return open_page(**{"sweep.kind": "Search", "sweep.keys": list(keys)})
+
+
+def test_the_form_of_a_search_makes_the_sweep_that_the_file_makes(folder, monkeypatch):
+    made: list[Sweep] = []
+    monkeypatch.setattr(sweep_panel, "start", made.append)
+    at = open_search("learning_rate", "batch_size", "loss", "optimizer.nesterov")
+    at.text_input(key="train.seeds").set_value("0, 1")
+    number(at, "Learning rate: low").set_value(0.1)
+    number(at, "Learning rate: high").set_value(4.0)
+    number(at, "Batch size: high").set_value(400)
+    number(at, "Trials").set_value(12)
+    at.multiselect(key="sweep.values.loss").set_value(["cross-entropy", "sse"])
+    at.multiselect(key="sweep.values.optimizer.nesterov").set_value([False, True]).run()
+    assert any("12 candidates, 24 runs" in markdown.value for markdown in at.markdown)
+    button(at, "Launch sweep").click().run()
+    assert not at.exception
+    assert made == [read_toml(SEARCH)]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "words"),
+    [
+        ({"Learning rate: low": 3.0}, "Learning rate: a range needs finite numbers low < high, got 3.0 and 2.0."),
+        ({"Noise: sigma: low": 0.0}, "Noise: sigma: a logarithmic range needs low > 0, got 0.0."),
+        ({"Batch size: high": 65_536}, "Batch_size must be at most the 60,000 training examples, got 65,536."),
+        ({"Trials": 101}, "From here at most 200 runs, got 202; python -m dpviz sweep takes more."),
+    ],
+)
+def test_a_range_or_a_number_of_trials_that_cannot_be_is_a_sentence_and_no_launch(folder, numbers, words):
+    at = open_search("learning_rate", "schedule.sigma", "batch_size")
+    at.text_input(key="train.seeds").set_value("0, 1")
+    for label, value in numbers.items():
+        number(at, label).set_value(value)
+    refused(at.run(), words)
+
+
+def test_a_search_without_values_or_with_a_knob_that_a_choice_lacks_is_a_sentence_and_no_launch(folder):
+    at = open_search("optimizer", "optimizer.momentum")
+    refused(at, "Choose at least one value for Optimizer.")
+    at.multiselect(key="sweep.values.optimizer").set_value(["sgd", "adam"]).run()
+    refused(at, "Adam has no knob 'momentum', so no trial with both would run; search one of the two.")
+    refused(open_search(), "Choose at least one setting to vary.")
+
+
+def test_at_equal_epsilon_a_search_over_the_size_of_the_noise_alone_is_refused(folder):
+    at = open_search("schedule.sigma")
+    at.toggle(key="sweep.equal").set_value(True).run()
+    refused(at, "Schedule.sigma changes nothing at equal epsilon: the noise is scaled to meet it anyway.")
+
+
+def refused(at: AppTest, words: str) -> None:
+    assert not at.exception
+    assert f":small[{plain(words[:-1])}.]" in [markdown.value for markdown in at.markdown]
+    assert "Launch sweep" not in [one.label for one in at.button]
+
+
 # --- a real sweep in a real browser -----------------------------------------------------------------------------------
 
 
@@ -108,6 +240,12 @@ def vary(page: Page, label: str) -> None:
 def type_values(page: Page, label: str, values: str) -> None:
     field = page.get_by_role("textbox", name=label)
     field.fill(values)
+    field.press("Enter")
+
+
+def type_number(page: Page, label: str, value: str) -> None:
+    field = page.get_by_role("spinbutton", name=label)
+    field.fill(value)
     field.press("Enter")
 
 
@@ -130,3 +268,26 @@ def test_a_sweep_of_two_by_two_is_launched_watched_to_its_end_and_folded(serve, 
     found = result(store, sweep_ids(store)[0])
     assert (found.done, found.failed) == (4, 0)
     expect(page.get_by_text("Winner:")).to_contain_text("learning")
+
+
+def test_a_search_of_three_trials_is_launched_watched_to_its_end_and_its_front_is_drawn(serve, new_page, tmp_path):
+    runs = tmp_path / "runs"
+    url = serve(ROOT / "app.py", {"DPVIZ_RUNS": str(runs), "OMP_NUM_THREADS": "1"})
+    page = new_page(f"{url}/train", viewport={"width": 1500, "height": 1400})
+    fill_in_quick_logistic(page)
+    page.get_by_text("Sweep: many runs at once").click()
+    page.get_by_role("radiogroup", name="Candidates").get_by_text("Search").click()
+    vary(page, "Learning rate")
+    type_number(page, "Learning rate: high", "1.5")
+    vary(page, "Noise: sigma")
+    type_number(page, "Trials", "3")
+    expect(page.get_by_text("3 candidates, 3 runs.")).to_be_visible(timeout=WAIT)
+    page.get_by_role("button", name="Launch sweep").click()
+    expect(page.get_by_text("3 of 3 runs done")).to_be_visible(timeout=WAIT)
+    expect(page.get_by_text("front: no other is better in both")).to_be_visible(timeout=WAIT)
+    expect(page.get_by_text("All 3 runs composed")).to_be_visible(timeout=WAIT)
+    store = Store(runs)
+    found = result(store, sweep_ids(store)[0])
+    assert (found.done, found.failed) == (3, 0)
+    assert dict(found.sweep.search.space)["learning_rate"] == Range(0.125, 1.5, log=True)
+    assert len({row.candidate.settings for row in found.rows}) == 3
