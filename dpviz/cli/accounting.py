@@ -152,7 +152,7 @@ def _calibrate(args: argparse.Namespace) -> Result:
     schedule, rate = schedule_of(args), sample_rate_of(args)
     options = {"accountant": args.accountant, "adjacency": args.adjacency, "sampling": args.sampling}
     if args.solve == "epochs":
-        most, achieved = most_epochs(schedule, rate, args.target_epsilon, args.delta, **options)
+        most, achieved = most_epochs(schedule, rate, _target(args), args.delta, **options)
         factor, sigmas = 1.0, tuple(schedule.sigmas(most).tolist())
     else:
         curve = schedule.sigmas(epochs_of(args, schedule)).tolist()

@@ -150,7 +150,8 @@ class Schedule:
             return np.array(self.values)
         function = SCHEDULES[self.name].function
         assert function is not None
-        return check_sigmas(function(epochs, **dict(self.knobs)))
+        with np.errstate(over="ignore", invalid="ignore"):  # what leaves the numbers is named by its epoch
+            return check_sigmas(function(epochs, **dict(self.knobs)))
 
     def to_json(self) -> dict[str, Any]:
         if self.name == CUSTOM:

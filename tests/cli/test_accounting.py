@@ -63,6 +63,12 @@ def test_calibrate_never_exceeds_its_target(capsys, accountant: str) -> None:
     assert price[accountant] <= 1.0
 
 
+@pytest.mark.parametrize("solve", ["scale", "epochs"])
+def test_calibrate_without_a_target_asks_for_one(capsys, solve) -> None:
+    assert main(["calibrate", "--schedule", "linear", "--solve", solve]) == 2
+    assert "--target-epsilon" in capsys.readouterr().err
+
+
 def test_calibrate_solves_for_epochs_and_for_the_matching_constant(capsys) -> None:
     most = run(capsys, "calibrate --solve epochs --target-epsilon 3 --schedule constant --sigma 1.1")
     assert most["epsilon"]["upper"] <= 3

@@ -118,3 +118,9 @@ def test_any_text_is_a_schedule_or_one_sentence(text: str) -> None:
     except InputError:
         return
     assert all(0 <= value < np.inf for value in values)
+
+
+@pytest.mark.parametrize("start", [0.0, 5.0])
+def test_a_curve_that_leaves_the_numbers_is_refused_by_its_epoch(start: float) -> None:
+    with pytest.raises(InputError, match=r"epoch 7\d\d"):
+        Schedule.of("exponential-decay", start=start, rate=-1.0).sigmas(800)
