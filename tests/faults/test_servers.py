@@ -135,7 +135,9 @@ def test_two_servers_train_side_by_side_and_neither_disturbs_the_other(servers, 
         launch_run(page, f"Side {number}")
     wait_for_epochs(pages[1], servers.store, 3)
     for number, page in enumerate(pages):
-        page.get_by_role("button", name="Stop").click()  # each server has a button for its own run only
+        stop = page.get_by_role("button", name="Stop")
+        expect(stop).to_have_count(1)  # each server has a button for its own run only; rows move when a run ends
+        stop.click()
         expect(heading(page, f"Side {number}")).to_contain_text("stopped", timeout=WAIT)
     listing = servers.store.list()
     assert [run.status for run in listing.runs] == ["stopped"] * 2

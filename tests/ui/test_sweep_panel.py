@@ -284,7 +284,7 @@ def test_a_search_of_three_trials_is_launched_watched_to_its_end_and_its_front_i
     expect(page.get_by_text("3 candidates, 3 runs.")).to_be_visible(timeout=WAIT)
     page.get_by_role("button", name="Launch sweep").click()
     expect(page.get_by_text("3 of 3 runs done")).to_be_visible(timeout=WAIT)
-    expect(page.get_by_text("front: no other is better in both")).to_be_visible(timeout=WAIT)
+    expect(page.get_by_text("front: no other is better in both").first).to_be_visible(timeout=WAIT)
     expect(page.get_by_text("All 3 runs composed")).to_be_visible(timeout=WAIT)
     store = Store(runs)
     found = result(store, sweep_ids(store)[0])
