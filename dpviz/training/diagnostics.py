@@ -24,6 +24,7 @@ EXAMPLES = 256
 HESSIAN_EXAMPLES = 64
 HESSIAN_ITERATIONS = 20
 BINS = 30
+SMALLEST = 1e-6  # of the largest norm, where the histogram begins
 
 
 def diagnose(trainer: Trainer, test: Evaluation) -> dict[str, Any]:
@@ -61,7 +62,7 @@ def _gradients(trainer: Trainer, images: Tensor, labels: Tensor) -> dict[str, An
     clipped = trainer.perexample.clipped_sum(images, labels, epoch=trainer.epoch, clip_norm=clip_norm)
     mean, kept = (_flat(part.gradients) / len(labels) for part in (raw, clipped))
     norms = raw.norms.cpu().double().numpy()
-    counts, edges = np.histogram(norms, BINS)
+    counts, edges = _histogram(norms)
     noise_std = trainer.sigmas[trainer.epoch] * clip_norm / trainer.spec.batch_size if trainer.private else 0.0
     return {
         "gradient_norms": {"edges": edges.tolist(), "counts": counts.tolist()},
@@ -74,6 +75,19 @@ def _gradients(trainer: Trainer, images: Tensor, labels: Tensor) -> dict[str, An
             "noise": noise_std * math.sqrt(len(mean)),
         },
     }
+
+
+def _histogram(norms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Counts and edges of bins that are equally wide on a log axis: the clipping norm is often among the smallest.
+
+    What is a millionth of the largest or less, zero included, is counted in the first bin.
+    """
+    most = norms.max(initial=0.0)
+    least = max(norms.min(initial=most), SMALLEST * most)
+    if not 0 < least < most:
+        return np.histogram(norms, BINS)
+    edges = np.geomspace(least, most, BINS + 1)
+    return np.histogram(norms.clip(edges[0], edges[-1]), edges)
 
 
 def _sizes(model: nn.Module, images: Tensor) -> dict[str, Any]:

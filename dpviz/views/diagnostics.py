@@ -77,24 +77,34 @@ def norm_figure(found: Mapping[str, Any]) -> go.Figure:
         return figure
     edges, counts = np.array(norms["edges"], float), norms["counts"]
     clip_norm = found.get("clip_norm")
-    middles = (edges[:-1] + edges[1:]) / 2
-    colours = [COLOURS[1] if clip_norm is not None and middle > clip_norm else COLOURS[0] for middle in middles]
+    growing = edges[0] > 0 and edges[-1] - edges[-2] > 2 * (edges[1] - edges[0])  # bins of a log axis
+    places = np.log10(edges) if growing else edges
+    middles = (places[:-1] + places[1:]) / 2
+    values = 10**middles if growing else middles
+    colours = [COLOURS[1] if clip_norm is not None and value > clip_norm else COLOURS[0] for value in values]
     figure.add_bar(
         x=middles,
         y=counts,
-        width=np.diff(edges),
+        width=np.diff(places),
         marker={"color": colours, "line": {"width": 0}},
-        hovertemplate="norm about %{x:.3g}: %{y} examples<extra></extra>",
+        customdata=values,
+        hovertemplate="norm about %{customdata:.3g}: %{y} examples<extra></extra>",
         showlegend=False,
     )
     if clip_norm is not None:
         figure.add_vline(
-            x=clip_norm,
+            x=math.log10(clip_norm) if growing else clip_norm,
             line={"color": COLOURS[5], "dash": "dash", "width": 2},
             annotation={"text": f"clipping norm {clip_norm:g}", "yanchor": "bottom", "yref": "paper", "y": 1.0},
         )
-    figure.update_layout(bargap=0, xaxis_rangemode="tozero")
+    figure.update_layout(bargap=0, xaxis=_powers(places) if growing else {"rangemode": "tozero"})
     return figure
+
+
+def _powers(places: np.ndarray) -> dict[str, Any]:
+    """Ticks of a log axis that is drawn as a linear one: Plotly gives bars on a log axis no width of their own."""
+    powers = list(range(math.floor(places[0]), math.ceil(places[-1]) + 1))
+    return {"tickvals": powers, "ticktext": [f"{10.0**power:g}" for power in powers]}
 
 
 def update_figure(frame: pd.DataFrame, epoch: int | None = None) -> go.Figure:

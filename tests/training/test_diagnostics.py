@@ -2,10 +2,11 @@
 
 import json
 
+import numpy as np
 import pytest
 import torch
 
-from dpviz.training.diagnostics import confusion, largest_eigenvalue
+from dpviz.training.diagnostics import _histogram, confusion, largest_eigenvalue
 from dpviz.training.evaluation import Evaluation, evaluate, forward
 from dpviz.training.losses import build_loss
 from tests.training.small import curve, quiet, small_spec, trainer
@@ -52,7 +53,16 @@ def test_the_histogram_counts_every_example_and_covers_every_norm():
     norms = found["gradient_norms"]
     assert sum(norms["counts"]) == found["examples"] == 256
     assert len(norms["edges"]) == len(norms["counts"]) + 1
-    assert 0 <= norms["edges"][0] < norms["edges"][-1]
+    edges = np.array(norms["edges"])
+    assert edges[1:] / edges[:-1] == pytest.approx(edges[1] / edges[0])
+
+
+@pytest.mark.parametrize("norms", [[0.0, 0.0], [2.0, 2.0], [0.0, 1e-9, 3.0], [0.5, 1.0, 4.0]])
+def test_the_histogram_counts_norms_that_are_zero_or_alike(norms):
+    counts, edges = _histogram(np.array(norms))
+    assert counts.sum() == len(norms)
+    assert len(edges) == len(counts) + 1
+    assert (np.diff(edges) > 0).all()
 
 
 def test_layer_sizes_are_those_of_the_model():

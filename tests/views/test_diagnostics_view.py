@@ -51,6 +51,16 @@ def test_the_histogram_shows_the_clipping_norm_and_colours_what_is_clipped():
     assert figure.layout.annotations[0].text == "clipping norm 0.1"
 
 
+def test_norms_of_many_sizes_stand_on_a_log_axis():
+    norms = {"edges": [0.01, 0.1, 1.0, 10.0], "counts": [5, 3, 1]}
+    figure = norm_figure({**diagnostics_at(SEEN, 1), "gradient_norms": norms, "clip_norm": 0.1})
+    assert list(figure.data[0].x) == pytest.approx([-1.5, -0.5, 0.5])
+    assert list(figure.data[0].width) == pytest.approx([1, 1, 1])
+    assert list(figure.data[0].marker.color) == [COLOURS[0], COLOURS[1], COLOURS[1]]
+    assert figure.layout.shapes[0].x0 == pytest.approx(-1)
+    assert list(figure.layout.xaxis.ticktext) == ["0.01", "0.1", "1", "10"]
+
+
 def test_without_clipping_there_is_no_clip_line():
     figure = norm_figure({**diagnostics_at(SEEN, 1), "clip_norm": None})
     assert len(figure.layout.shapes) == 0
