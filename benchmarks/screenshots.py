@@ -6,12 +6,24 @@ import os
 import tempfile
 from pathlib import Path
 
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import Page, expect, sync_playwright
 
-from dpviz.ui.shell import places
+from dpviz.ui.places import places
 from tests.ui.conftest import CHROMIUM_ARGUMENTS, ROOT, chromium_path, start_server, stop_server
 
 IMAGES = ROOT / "docs" / "images"
+
+
+UNFINISHED = "[data-testid=stStatusWidget], [data-testid=stSkeleton], [data-stale=true]"
+CALM = 6  # half seconds in a row without a sign of work
+
+
+def _settle(page: Page) -> None:
+    """Until the page has been whole for a while: one part's end may be the next one's beginning."""
+    calm = 0
+    while calm < CALM:
+        page.wait_for_timeout(500)
+        calm = 0 if page.locator(UNFINISHED).count() else calm + 1
 
 
 def main() -> None:
@@ -27,9 +39,7 @@ def main() -> None:
                 page = context.new_page()
                 page.goto(f"{url}/{place.url_path}")
                 expect(page.get_by_role("heading").first).to_be_visible()
-                page.wait_for_timeout(2000)
-                expect(page.locator("[data-testid=stStatusWidget], [data-testid=stSkeleton]")).to_have_count(0)
-                page.wait_for_timeout(2000)
+                _settle(page)
                 page.screenshot(path=IMAGES / f"{place.url_path or 'schedule'}-{scheme}.png")
                 page.close()
             context.close()
