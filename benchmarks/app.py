@@ -21,6 +21,15 @@ from tests.ui.conftest import CHROMIUM_ARGUMENTS, ROOT, chromium_path, start_ser
 
 EPOCHS, STROKES, SESSIONS, RUNS = 100, 30, 10, 200
 SETTINGS = {"dataset_size": 60_000, "batch_size": 600, "delta": 1e-5, "dataset": "mnist"}
+# Whether something that matches is on the page with a size, in the shadow of a component, too.
+SEEN = """(selector) => {
+    const roots = [document];
+    for (const root of roots) {
+        if ([...root.querySelectorAll(selector)].some((node) => node.getBoundingClientRect().height > 0)) return true;
+        roots.push(...[...root.querySelectorAll("*")].map((node) => node.shadowRoot).filter(Boolean));
+    }
+    return false;
+}"""
 
 
 def rows() -> list[dict[str, Any]]:
@@ -67,6 +76,11 @@ def _open(browser: Browser, url: str, epochs: int = EPOCHS) -> Page:
     return page
 
 
+def _wait(page: Page, selector: str) -> None:
+    """Until it is drawn. Looked for in the page itself: Playwright looks once a second after the first few times."""
+    page.wait_for_function(SEEN, arg=selector, polling=20)
+
+
 def _ask(page: Page, expression: str) -> Any:
     script = f"(svg) => {{ const editor = svg.getRootNode().scheduleEditor; return {expression}; }}"
     return page.locator("svg.plot").evaluate(script)
@@ -104,9 +118,10 @@ def _first_page(browser: Browser, folder: str) -> dict[str, Any]:
     for _ in range(5):
         page = browser.new_context().new_page()
         started = time.perf_counter()
-        process, url = start_server(ROOT / "app.py", {"DPVIZ_RUNS": folder}, Path(folder) / "server.log")
+        env, log = {"DPVIZ_RUNS": folder}, Path(folder) / "server.log"
+        process, url = start_server(ROOT / "app.py", env, log, answers="/")
         page.goto(url)
-        expect(page.locator("svg.plot")).to_be_visible()
+        _wait(page, "svg.plot")
         times.append(1000 * (time.perf_counter() - started))
         torch = torch or "libtorch" in Path(f"/proc/{process.pid}/maps").read_text()
         page.context.close()
@@ -122,7 +137,7 @@ def _compare(browser: Browser, url: str, case: str, look: float) -> dict[str, An
         page.wait_for_timeout(1000 * look)
         started = time.perf_counter()
         page.get_by_role("link", name="Compare").first.click()
-        expect(page.locator(".js-plotly-plot .scatterlayer .trace").first).to_be_visible()
+        _wait(page, ".js-plotly-plot .scatterlayer .trace")
         times.append(1000 * (time.perf_counter() - started))
         page.context.close()
     return _row(case, times, 2000.0, runs=RUNS)
