@@ -7,7 +7,7 @@ PORT ?= 8501
 .PHONY: app test test-faults fuzz lint format certify bench clean
 
 app: .venv/runtime
-	$(BIN)/streamlit run app.py --server.address $(HOST) --server.port $(PORT)
+	$(BIN)/python -m dpviz.serve --host $(HOST) --port $(PORT)
 
 test: .venv/dev
 	DPVIZ_CHROMIUM="$$(sh tests/find-chromium)" $(BIN)/python -m pytest -n 2 --dist loadfile

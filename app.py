@@ -1,4 +1,4 @@
-"""The dashboard's entry: `streamlit run app.py`. A router and nothing else."""
+"""The dashboard's entry, for `python -m dpviz.serve` and for `streamlit run app.py`. A router and nothing else."""
 
 import streamlit as st
 

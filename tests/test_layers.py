@@ -1,4 +1,4 @@
-"""Who may import whom: privacy <- training <- papers <- runs <- views <- ui <- pages, app, cli."""
+"""Who may import whom: privacy <- training <- papers <- runs <- views <- ui <- pages, app, serve, cli."""
 
 import ast
 import subprocess
@@ -17,7 +17,7 @@ HOMES = {
     "kymatio": {"training"},
     "plotly": {"views"},
     "pandas": {"views", "ui"},
-    "streamlit": {"ui", "pages", "app"},
+    "streamlit": {"ui", "pages", "app", "serve"},
     "optuna": {"runs"},
     "ray": {"runs"},
 }
@@ -60,6 +60,7 @@ def test_a_module_imports_its_own_layer_or_one_to_the_left(path: Path) -> None:
         ("dpviz.training.spec", ("torch", "streamlit", "pandas")),
         ("dpviz.papers", ("torch", "streamlit", "pandas")),
         ("dpviz.runs", ("torch", "streamlit", "pandas", "ray", "optuna")),
+        ("dpviz.serve", ("torch", "streamlit", "pandas", "numpy")),
         ("dpviz.cli", ("torch", "streamlit", "pandas", "ray", "optuna")),
     ],
 )

@@ -1,68 +1,84 @@
 """Streamlit's own files, handed out at once, and the browser told early which of them a page will need.
 
 Streamlit sends each file through a pool of threads, which on a fresh server wait for the warm-up; and a browser asks
-for a widget's script only once the page wants to show the widget.
+for a widget's script only once the page wants to show the widget. Nothing here needs Streamlit to be loaded.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import mimetypes
 import os
 import re
 import time
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import streamlit
+from dpviz.ui.places import places
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-STATIC = Path(streamlit.__file__).parent / "static" / "static"
+
+def _streamlit() -> Path:
+    """Streamlit's folder, found without loading it."""
+    spec = importlib.util.find_spec("streamlit")
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError("streamlit is not installed: pip install -r requirements.txt")
+    return Path(spec.origin).parent
+
+
+PAGE = _streamlit() / "static" / "index.html"  # the text of every page
+STATIC = PAGE.parent / "static"
 SCRIPTS = "/static/js/"
-FOREVER = b"public, immutable, max-age=31536000"  # what Streamlit says of them, too: their names change with them
+FOREVER = "public, immutable, max-age=31536000"  # what Streamlit says of them, too: their names change with them
 HOME = ("BidiComponent", "Selectbox", "NumberInput", "TextInput", "Button", "Metric")  # the home page's widgets
 NAMED = re.compile(r'"\.(/static/js/[\w.-]+\.js)"')  # in the text of every page
 NEEDS = re.compile(r'(?:from|import)"\./([\w.-]+\.js)"')
 
 
 class Front:
-    """Stands before Streamlit: answers for its files, lets everything else through."""
+    """Stands before Streamlit: answers for its files and for the pages, lets everything else through."""
 
     heard = 0.0  # when a browser last said something, on the clock of time.monotonic
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
-        folders = (folder for folder in STATIC.iterdir() if folder.is_dir())
-        self.files = {
-            f"/static/{folder.name}/{name}": folder / name for folder in folders for name in os.listdir(folder)
-        }
-        named = set(NAMED.findall((STATIC.parent / "index.html").read_text(encoding="utf-8")))
-        others = {path: file for path, file in self.files.items() if path not in named}
-        early = needed([path for widget in HOME if (path := script(widget))], others)
-        self.link = ", ".join(f"<.{path}>; rel=modulepreload" for path in early).encode()
+        self.files = _files()
+        self.pages = {f"/{place.url_path}" for place in places()}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Only what was found when the server started is a file here: no address leads out of the folder."""
         if scope["type"] != "http":
             await self.app(scope, _noting(receive), send)
         elif scope["method"] == "GET" and scope["path"] in self.files:
-            await _send_file(self.files[scope["path"]], send)
+            file = self.files[scope["path"]]
+            await _send(file.read_bytes(), mimetypes.guess_type(file.name)[0], FOREVER, send)
+        elif scope["method"] == "GET" and scope["path"] in self.pages:
+            await _send(page_text().encode(), "text/html; charset=utf-8", "no-cache", send)
         else:
-            await self.app(scope, receive, self._announcing(send))
+            await self.app(scope, receive, send)
 
-    def _announcing(self, send: Send) -> Send:
-        """The same, with the home page's scripts named in the head of each HTML answer."""
 
-        async def announce(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = list(message["headers"])
-                if any(name == b"content-type" and value.startswith(b"text/html") for name, value in headers):
-                    message = {**message, "headers": [*headers, (b"link", self.link)]}
-            await send(message)
+@cache
+def _files() -> dict[str, Path]:
+    """Streamlit's files by their addresses."""
+    folders = (folder for folder in STATIC.iterdir() if folder.is_dir())
+    return {f"/static/{folder.name}/{name}": folder / name for folder in folders for name in os.listdir(folder)}
 
-        return announce
+
+@cache
+def page_text() -> str:
+    """The text of every page; after the scripts that it names itself, it names those of the home page's widgets."""
+    text = PAGE.read_text(encoding="utf-8")
+    named = set(NAMED.findall(text))
+    others = {path: file for path, file in _files().items() if path not in named}
+    scripts = needed([path for widget in HOME if (path := script(widget))], others)
+    links = "".join(f'<link rel="modulepreload" crossorigin href=".{path}">' for path in scripts)
+    return text.replace("</head>", f"{links}</head>", 1)
 
 
 def _noting(receive: Receive) -> Receive:
@@ -80,25 +96,24 @@ def script(widget: str) -> str | None:
     return f"{SCRIPTS}{found.name}" if found else None
 
 
-def needed(scripts: Iterable[str], files: dict[str, Path]) -> list[str]:
-    """These scripts and, each once, those of the files that they import in turn."""
-    found: dict[str, None] = {}
-    waiting = list(scripts)
+def needed(scripts: Iterable[str], files: Mapping[str, Path]) -> list[str]:
+    """These scripts and, each once, those of the files that they import in turn: the nearest first."""
+    found = dict.fromkeys(path for path in scripts if path in files)
+    waiting = deque(found)
     while waiting:
-        path = waiting.pop()
-        if path in files and path not in found:
-            found[path] = None
-            waiting += [SCRIPTS + name for name in NEEDS.findall(files[path].read_text(encoding="utf-8"))]
+        imports = NEEDS.findall(files[waiting.popleft()].read_text(encoding="utf-8"))
+        new = [path for name in imports if (path := SCRIPTS + name) in files and path not in found]
+        found |= dict.fromkeys(new)
+        waiting += new
     return list(found)
 
 
-async def _send_file(file: Path, send: Send) -> None:
-    content = file.read_bytes()
-    kind = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
-    headers = [
-        (b"content-type", kind.encode()),
-        (b"content-length", str(len(content)).encode()),
-        (b"cache-control", FOREVER),
-    ]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
+async def _send(content: bytes, kind: str | None, keep: str, send: Send) -> None:
+    headers = {
+        "content-type": kind or "application/octet-stream",
+        "content-length": len(content),
+        "cache-control": keep,
+    }
+    named = [(name.encode(), str(value).encode()) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": 200, "headers": named})
     await send({"type": "http.response.body", "body": content})

@@ -11,8 +11,8 @@ from dpviz.privacy import SCHEDULES, Ledger, Phase, Schedule, epsilon
 from dpviz.privacy.schedules import CUSTOM
 from dpviz.ui.drawing import BOARD
 from dpviz.ui.knobs import entry_title
+from dpviz.ui.places import places
 from dpviz.ui.settings import Settings, read_settings
-from dpviz.ui.shell import places
 from dpviz.views.guide import belief, belief_figure, belief_frame, worlds_figure, worlds_frame
 from dpviz.views.numbers import delta_text, epsilon_number
 from dpviz.views.pitfalls import PITFALLS, Example, case_figure, case_frame

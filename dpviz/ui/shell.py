@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import streamlit as st
@@ -16,41 +15,12 @@ from starlette.middleware import Middleware
 from dpviz.ui.ahead import load_figures_ahead
 from dpviz.ui.front import Front
 from dpviz.ui.people import person, sign_out_button
+from dpviz.ui.places import places
 
-ROOT = Path(__file__).parents[2]
 ICON = Path(__file__).with_name("icon.svg")
 SWIFT = 0.0005  # seconds after which a busy thread lets others run: the browser's files must not wait for the warm-up
 QUIET = 3.0  # seconds without a word from any browser, then comes the other pages' turn
 ROUTED = "routed"  # in the session once it came through the navigation
-
-
-@dataclass(frozen=True)
-class Place:
-    """A page: its script, its name in the navigation, and its address (empty: the home page)."""
-
-    script: str
-    title: str
-    url_path: str = ""
-
-    @property
-    def path(self) -> Path:
-        return ROOT / self.script
-
-
-PLACES = (
-    Place("pages/schedule.py", "Schedule"),
-    Place("pages/train.py", "Train", "train"),
-    Place("pages/compare.py", "Compare", "compare"),
-    Place("pages/gradients.py", "Gradients", "gradients"),
-    Place("pages/papers.py", "Papers", "papers"),
-    Place("pages/local.py", "Local privacy", "local"),
-    Place("pages/guide.py", "Guide", "guide"),
-)
-
-
-def places() -> tuple[Place, ...]:
-    """The pages whose scripts are there."""
-    return tuple(place for place in PLACES if place.path.exists())
 
 
 def run() -> None:

@@ -19,6 +19,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 expect.set_options(timeout=30_000)  # a busy machine is no reason to fail
 
 ROOT = Path(__file__).parents[2]
+APP = ROOT / "app.py"
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 CHROMIUM_ARGUMENTS = (
     "--no-sandbox",
@@ -43,22 +44,37 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def start_server(script: Path, env: Mapping[str, str], log: Path) -> tuple[subprocess.Popen[bytes], str]:
-    """A server for this script, started from the project's folder, and its address once it answers."""
+def start_server(
+    script: Path, env: Mapping[str, str], log: Path, *, answers: str = "/_stcore/health"
+) -> tuple[subprocess.Popen[bytes], str]:
+    """A server, started from the project's folder, and its address once it answers: the dashboard's or a script's."""
+    if script == APP:
+        return _start(["-m", "dpviz.serve"], "--port", env, log, answers)
+    return start_streamlit(script, env, log)
+
+
+def start_streamlit(script: Path, env: Mapping[str, str], log: Path) -> tuple[subprocess.Popen[bytes], str]:
+    """Streamlit's own server for this script."""
+    return _start(["-m", "streamlit", "run", str(script)], "--server.port", env, log, "/_stcore/health")
+
+
+def _start(
+    command: list[str], port_option: str, env: Mapping[str, str], log: Path, answers: str
+) -> tuple[subprocess.Popen[bytes], str]:
     port = free_port()
-    command = [sys.executable, "-m", "streamlit", "run", str(script), f"--server.port={port}"]
-    options = {"server.address": "127.0.0.1", "server.headless": "true", "server.fileWatcherType": "none"}
-    options |= {"browser.gatherUsageStats": "false"}
-    command += [f"--{name}={value}" for name, value in options.items()]
     with log.open("wb") as output:
         process = subprocess.Popen(
-            command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT), **env}, stdout=output, stderr=output
+            [sys.executable, *command, f"{port_option}={port}"],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT), **env},
+            stdout=output,
+            stderr=output,
         )
     url = f"http://127.0.0.1:{port}"
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and process.poll() is None:
         try:
-            with urllib.request.urlopen(f"{url}/_stcore/health", timeout=1):
+            with urllib.request.urlopen(f"{url}{answers}", timeout=10):
                 return process, url
         except (urllib.error.URLError, ConnectionError, TimeoutError):
             time.sleep(0.02)

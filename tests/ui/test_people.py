@@ -6,7 +6,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dpviz.runs import Store
-from dpviz.ui.shell import places
+from dpviz.ui.places import places
 from tests.ui.conftest import ROOT
 from tests.views.made_runs import keep, made_run
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from dpviz.ui.shell import PLACES, places
+from dpviz.ui.places import PLACES, places
 from tests.ui.conftest import ROOT, start_server, stop_server
 
 APP = ROOT / "app.py"
