@@ -33,6 +33,7 @@ def _streamlit() -> Path:
 
 PAGE = _streamlit() / "static" / "index.html"  # the text of every page
 STATIC = PAGE.parent / "static"
+AHEAD = Path(__file__).with_name("ahead.js").read_text(encoding="utf-8")
 SCRIPTS = "/static/js/"
 FOREVER = "public, immutable, max-age=31536000"  # what Streamlit says of them, too: their names change with them
 HOME = ("BidiComponent", "Selectbox", "NumberInput", "TextInput", "Button", "Metric")  # the home page's widgets
@@ -72,13 +73,18 @@ def _files() -> dict[str, Path]:
 
 @cache
 def page_text() -> str:
-    """The text of every page; after the scripts that it names itself, it names those of the home page's widgets."""
+    """The text of every page; after the scripts that it names itself come those of the home page's widgets.
+
+    The script for figures is not among them: it takes a browser a second to run, so ahead.js picks the moment.
+    """
     text = PAGE.read_text(encoding="utf-8")
     named = set(NAMED.findall(text))
     others = {path: file for path, file in _files().items() if path not in named}
     scripts = needed([path for widget in HOME if (path := script(widget))], others)
     links = "".join(f'<link rel="modulepreload" crossorigin href=".{path}">' for path in scripts)
-    return text.replace("</head>", f"{links}</head>", 1)
+    figures = script("PlotlyChart")
+    ahead = f'<script type="module">const figures = ".{figures}";\n{AHEAD}</script>' if figures else ""
+    return text.replace("</head>", f"{links}{ahead}</head>", 1)
 
 
 def _noting(receive: Receive) -> Receive:

@@ -12,7 +12,6 @@ from pathlib import Path
 import streamlit as st
 from starlette.middleware import Middleware
 
-from dpviz.ui.ahead import load_figures_ahead
 from dpviz.ui.front import Front
 from dpviz.ui.people import person, sign_out_button
 from dpviz.ui.places import places
@@ -33,7 +32,6 @@ def run() -> None:
     person()
     sign_out_button()
     page.run()
-    load_figures_ahead()
 
 
 def front() -> list[Middleware]:

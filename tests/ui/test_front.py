@@ -60,12 +60,20 @@ def test_what_a_script_imports_is_found_each_once(tmp_path):
     assert sorted(needed(["/static/js/a.js"], files)) == [f"/static/js/{name}.js" for name in "abc"]
 
 
+LOADED = "performance.getEntriesByType('resource').some((file) => file.name.includes('PlotlyChart'))"
+
+
 def test_the_code_for_figures_is_loaded_once_the_hand_rests_and_not_while_it_moves(address, new_page):
     page: Page = new_page(address)
     expect(page.locator("svg.plot")).to_be_visible()
-    loaded = "performance.getEntriesByType('resource').some((file) => file.name.includes('PlotlyChart'))"
     for step in range(10):
         page.mouse.move(100 + step, 300)
         page.wait_for_timeout(REST / 5)
-        assert not page.evaluate(loaded)
-    page.wait_for_function(loaded, timeout=10 * REST)
+        assert not page.evaluate(LOADED)
+    page.wait_for_function(LOADED, timeout=10 * REST)
+
+
+def test_the_code_for_figures_is_loaded_when_another_page_is_asked_for(address, new_page):
+    page: Page = new_page(address)
+    page.get_by_role("link", name="Train").click()
+    page.wait_for_function(LOADED, timeout=REST)
