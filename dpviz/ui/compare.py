@@ -216,7 +216,14 @@ def _frontier_note(shown: Comparison, ends: pd.DataFrame) -> None:
         )
 
 
-NOTES = {"fit": _fit_note, "frontier": _frontier_note}
+def _time_note(shown: Comparison, ends: pd.DataFrame) -> None:
+    st.caption(
+        "Time on the clock of the machine that trained. Full-length runs shared theirs with other work, and some "
+        "were held up in the middle of an epoch; compare times only between runs that were made side by side."
+    )
+
+
+NOTES = {"fit": _fit_note, "frontier": _frontier_note, "time": _time_note}
 
 
 def _equal_table(shown: Comparison, folded: pd.DataFrame) -> pd.DataFrame:

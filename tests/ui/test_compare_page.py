@@ -145,6 +145,13 @@ def test_every_view_stands_with_runs_and_without(folders, view):
     assert at.segmented_control(key="compare.view").value == view
 
 
+def test_against_time_the_page_says_whose_clock_it_was(folders):
+    keep(folders[0], made_run())
+    captions = {view: " ".join(caption.value for caption in open_page(view=view).caption) for view in ("time", "epoch")}
+    assert "clock" in captions["time"]
+    assert "clock" not in captions["epoch"]
+
+
 def test_filters_keep_what_they_say(folders):
     keep(folders[0], made_run(title="Digits"))
     keep(folders[0], made_run(title="Clothes", dataset="fashion-mnist"))
