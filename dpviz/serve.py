@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from dpviz.ui.front import Front
+from dpviz.ui.front import Front, files_first
 from dpviz.ui.places import ROOT
 
 if TYPE_CHECKING:
@@ -26,9 +26,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
     from streamlit.web.server.starlette import App
 
-SWIFT = 0.0005  # seconds after which a busy thread lets others run: the browser's files must not wait for the loading
 PING = 30.0  # seconds between two signs of life to a browser, as Streamlit has it
-
 
 Loaded = tuple["App", Callable[["App"], "AbstractAsyncContextManager[None]"]]  # an application and its lifespan
 
@@ -75,9 +73,7 @@ class Later:
 
 def dashboard() -> Loaded:
     """What app.py serves. Loading it takes a second."""
-    usual = sys.getswitchinterval()
-    sys.setswitchinterval(SWIFT)
-    try:
+    with files_first():
         from streamlit.components.v2 import manifest_scanner
 
         from app import app
@@ -85,8 +81,6 @@ def dashboard() -> Loaded:
         # The dashboard's components are its own: no need to read what a hundred packages say of themselves.
         manifest_scanner.scan_component_manifests = lambda: []
         return app, app.lifespan()
-    finally:
-        sys.setswitchinterval(usual)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -98,8 +92,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         family = socket.AF_INET6 if ":" in args.host else socket.AF_INET
         listening = socket.create_server((args.host, args.port), family=family)
-    except OSError as error:
-        print(f"dpviz: cannot listen on {args.host} port {args.port}: {error.strerror or error}", file=sys.stderr)
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
+        print(f"dpviz: cannot listen on {args.host} port {args.port}: {reason}", file=sys.stderr)
         return 2
     port = listening.getsockname()[1]
     name = f"[{args.host}]" if ":" in args.host else args.host

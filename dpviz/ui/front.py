@@ -10,9 +10,11 @@ import importlib.util
 import mimetypes
 import os
 import re
+import sys
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,6 +37,7 @@ PAGE = _streamlit() / "static" / "index.html"  # the text of every page
 STATIC = PAGE.parent / "static"
 AHEAD = Path(__file__).with_name("ahead.js").read_text(encoding="utf-8")
 SCRIPTS = "/static/js/"
+SWIFT = 0.0005  # seconds that a busy thread works before it lets others run
 FOREVER = "public, immutable, max-age=31536000"  # what Streamlit says of them, too: their names change with them
 HOME = ("BidiComponent", "Selectbox", "NumberInput", "TextInput", "Button", "Metric")  # the home page's widgets
 NAMED = re.compile(r'"\.(/static/js/[\w.-]+\.js)"')  # in the text of every page
@@ -94,6 +97,17 @@ def _noting(receive: Receive) -> Receive:
         return message
 
     return note
+
+
+@contextmanager
+def files_first() -> Iterator[None]:
+    """While a thread loads something: it gives way often, so that a browser's files do not wait for it."""
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(SWIFT)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(usual)
 
 
 def script(widget: str) -> str | None:

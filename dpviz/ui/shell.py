@@ -1,8 +1,7 @@
-"""The shell around every page: which pages there are, and the way in."""
+"""The shell around every page: the navigation, the warm-up, and the way in."""
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -12,12 +11,11 @@ from pathlib import Path
 import streamlit as st
 from starlette.middleware import Middleware
 
-from dpviz.ui.front import Front
+from dpviz.ui.front import Front, files_first
 from dpviz.ui.people import person, sign_out_button
 from dpviz.ui.places import places
 
 ICON = Path(__file__).with_name("icon.svg")
-SWIFT = 0.0005  # seconds after which a busy thread lets others run: the browser's files must not wait for the warm-up
 QUIET = 3.0  # seconds without a word from any browser, then comes the other pages' turn
 ROUTED = "routed"  # in the session once it came through the navigation
 
@@ -57,17 +55,13 @@ def _load_pages() -> None:
 
 
 def _load_home() -> None:
-    usual = sys.getswitchinterval()
-    sys.setswitchinterval(SWIFT)
-    try:
+    with files_first():
         from PIL import Image  # for the icon
 
         from dpviz.ui.schedule_page import prepare
 
         Image.preinit()
         prepare()
-    finally:
-        sys.setswitchinterval(usual)
 
 
 def ensure_navigation() -> None:

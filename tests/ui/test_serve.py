@@ -110,6 +110,14 @@ def test_a_port_in_use_is_named_in_one_line(capsys):
     assert error.count("\n") == 1
 
 
+@pytest.mark.parametrize(("option", "value"), [("--port", "99999"), ("--host", "nowhere.invalid")])
+def test_an_address_that_cannot_be_is_named_in_one_line(capsys, option, value):
+    assert main([option, value]) == 2
+    error = capsys.readouterr().err
+    assert value in error
+    assert error.count("\n") == 1
+
+
 def test_a_page_comes_before_streamlit_is_loaded_and_works_once_it_is(tmp_path, new_page):
     process, url = start_server(APP, {}, tmp_path / "log.txt", answers="/")
     try:
