@@ -13,6 +13,7 @@ import socket
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -71,12 +72,15 @@ class Later:
             self.on_error()
 
 
-def dashboard() -> Loaded:
-    """What app.py serves. Loading it takes a second."""
+def dashboard(host: str, port: int) -> Loaded:
+    """What app.py serves, told where it is served: sign-in sends people back there. Loading it takes a second."""
     with files_first():
         from streamlit.components.v2 import manifest_scanner
+        from streamlit.web.bootstrap import load_config_options
 
         from app import app
+
+        load_config_options({"server.address": host, "server.port": port})
 
         # The dashboard's components are its own: no need to read what a hundred packages say of themselves.
         manifest_scanner.scan_component_manifests = lambda: []
@@ -90,20 +94,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--port", type=int, default=8501, help="0: any that is free")
     args = parser.parse_args(arguments)
     try:
+        if not 0 <= args.port < 2**16:
+            raise OSError("ports go from 0 to 65535")
         family = socket.AF_INET6 if ":" in args.host else socket.AF_INET
         listening = socket.create_server((args.host, args.port), family=family)
-    except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or error
-        print(f"dpviz: cannot listen on {args.host} port {args.port}: {reason}", file=sys.stderr)
+    except OSError as error:
+        print(f"dpviz: cannot listen on {args.host} port {args.port}: {error.strerror or error}", file=sys.stderr)
         return 2
     port = listening.getsockname()[1]
     name = f"[{args.host}]" if ":" in args.host else args.host
     print(f"dpviz is at http://{name}:{port} (Ctrl-C ends it)", flush=True)
-    # Streamlit compares the address that a browser names with its own. NumPy's spare threads would only wait, busily.
-    os.environ |= {"STREAMLIT_SERVER_ADDRESS": args.host, "STREAMLIT_SERVER_PORT": str(port)}
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy's other threads would only wait, busily
     sys.path.insert(0, str(ROOT))
-    return serve(Later(dashboard), listening)
+    return serve(Later(partial(dashboard, args.host, port)), listening)
 
 
 def serve(app: Later, listening: socket.socket) -> int:
