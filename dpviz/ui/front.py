@@ -39,7 +39,7 @@ AHEAD = Path(__file__).with_name("ahead.js").read_text(encoding="utf-8")
 SCRIPTS = "/static/js/"
 SWIFT = 0.0005  # seconds that a busy thread works before it lets others run
 FOREVER = "public, immutable, max-age=31536000"  # what Streamlit says of them, too: their names change with them
-HOME = ("BidiComponent", "Selectbox", "NumberInput", "TextInput", "Button", "Metric")  # the home page's widgets
+HOME = ("BidiComponent",)  # what the editor needs; the rest of the home page comes after it
 NAMED = re.compile(r'"\.(/static/js/[\w.-]+\.js)"')  # in the text of every page
 NEEDS = re.compile(r'(?:from|import)"\./([\w.-]+\.js)"')
 
@@ -76,7 +76,7 @@ def _files() -> dict[str, Path]:
 
 @cache
 def page_text() -> str:
-    """The text of every page; after the scripts that it names itself come those of the home page's widgets.
+    """The text of every page; after the scripts that it names itself come those of the editor.
 
     The script for figures is not among them: it takes a browser a second to run, so ahead.js picks the moment.
     """
