@@ -39,6 +39,8 @@ def main() -> None:
                 page = context.new_page()
                 page.goto(f"{url}/{place.url_path}")
                 expect(page.get_by_role("heading").first).to_be_visible()
+                if place.title != "Train":  # which has a figure only where runs are
+                    expect(page.locator("svg.plot, .js-plotly-plot").first).to_be_visible()
                 _settle(page)
                 page.screenshot(path=IMAGES / f"{place.url_path or 'schedule'}-{scheme}.png")
                 page.close()
