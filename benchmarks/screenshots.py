@@ -12,8 +12,6 @@ from dpviz.ui.places import places
 from tests.ui.conftest import CHROMIUM_ARGUMENTS, ROOT, chromium_path, start_server, stop_server
 
 IMAGES = ROOT / "docs" / "images"
-
-
 UNFINISHED = "[data-testid=stStatusWidget], [data-testid=stSkeleton], [data-stale=true]"
 CALM = 6  # half seconds in a row without a sign of work
 
