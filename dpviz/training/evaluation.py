@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from dpviz.training.losses import PerExampleLoss
 
-CHUNK = 1000
+CHUNK = 250  # measured: the activations of more leave the cache
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,15 @@ def evaluate(model: nn.Module, loss: PerExampleLoss, images: Tensor, labels: Ten
     return Evaluation(torch.cat(losses), torch.cat(predictions), labels)
 
 
+def channels_last(inputs: Tensor) -> Tensor:
+    """A copy of images whose channels lie side by side, in which convolutions run two to three times as fast."""
+    return inputs.clone(memory_format=torch.channels_last) if inputs.dim() == 4 else inputs
+
+
 def forward(model: nn.Module, inputs: Tensor) -> tuple[Tensor, list[Tensor]]:
     """Logits, and the pre-activations (outputs) of every convolution and fully connected layer but the last."""
     seen: list[Tensor] = []
+    inputs = channels_last(inputs)
     layers = weighted_layers(model).values()
     handles = [layer.register_forward_hook(lambda _layer, _inputs, output: seen.append(output)) for layer in layers]
     try:

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from dpviz.training.clipping import ClippingRule, example_norms
+from dpviz.training.evaluation import channels_last
 from dpviz.training.losses import PerExampleLoss
 from dpviz.training.shares import SHARES, Buffers, Share, Written, numbers, unsupported
 
@@ -111,10 +112,8 @@ class PerExample:
         """Logits, losses and each layer's share of the per-example gradients."""
         if self.fallback:
             return self._opacus_shares(inputs, targets, epoch)
-        if inputs.dim() == 4:
-            inputs = inputs.clone(memory_format=torch.channels_last)
         with _frozen(self.model), _recorded(self.layers) as calls:
-            logits = self.model(inputs)
+            logits = self.model(channels_last(inputs))
             hidden = [output for layer, _, output in calls[:-1] if isinstance(layer, nn.Conv2d | nn.Linear)]
             losses = self.loss(logits, targets, epoch, hidden)
             grads = torch.autograd.grad(losses.sum(), [output for _, _, output in calls])
