@@ -7,14 +7,14 @@ import re
 import sys
 from typing import Any
 
-from dpviz.cli.command import Command, Result, table
+from dpviz.cli.command import Command, Result, table, whole
 from dpviz.cli.training import check_machine, foreground, machine_arguments, seeds_of
 from dpviz.papers import PAPERS
 from dpviz.papers.claims import CLAIMS
 from dpviz.papers.records import Claim, Finding
 from dpviz.runs.cached import cached_runs
 from dpviz.runs.reproduce import Outcome, Reproduction, Task, tasks
-from dpviz.runs.results import Experiment, curves, experiments, measured
+from dpviz.runs.results import Experiment, experiments, findings, measured
 from dpviz.runs.store import Store
 
 UNITS = {"h": 3600, "m": 60, "s": 1}
@@ -27,6 +27,9 @@ def _reproduce_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("which", nargs="?", metavar="PAPER[/EXPERIMENT]", help="everything, if left out")
     parser.add_argument("--seeds", help="one run a seed, for example 0,1,2 (the default)")
     parser.add_argument("--time-budget", type=duration, help="stop after so long, for example 2h or 1h30m")
+    parser.add_argument(
+        "--until-epoch", type=whole, metavar="N", help="stop each run after its epoch N; it is kept, and marked as such"
+    )
     parser.add_argument("--list", action="store_true", help="show what is cached, begun and missing; train nothing")
     machine_arguments(parser)
 
@@ -47,15 +50,15 @@ def _reproduce(args: argparse.Namespace) -> Result:
         return _listed(reproduction, wanted)
     check_machine(args)
     outcomes = []
-    missing = reproduction.missing(wanted)
-    with foreground(reproduction.store, len(missing)) as runner:
+    missing = reproduction.missing(wanted, args.until_epoch)
+    with foreground(reproduction.store, len(missing), args.until_epoch) as runner:
         made = reproduction.run(
             missing, runner, seconds=args.time_budget, device=args.device, data_dir=args.data_dir, on_task=_announce
         )
         for outcome in made:
             outcomes.append(outcome)
             print(_sentence(outcome), file=sys.stderr, flush=True)
-    left = len(reproduction.missing(wanted))
+    left = len(reproduction.missing(wanted, args.until_epoch))
     args.exit_code = int(any(outcome.state == "failed" for outcome in outcomes))
     lines = [*map(_sentence, outcomes), f"{len(wanted) - left} of {len(wanted)} runs are cached; {left} are missing"]
     return {"runs": [_outcome_json(outcome) for outcome in outcomes], "missing": left}, "\n".join(lines)
@@ -101,7 +104,7 @@ def _papers(args: argparse.Namespace) -> Result:
     listing = cached_runs()
     results, odd = measured(listing.runs)
     rows = experiments(results, args.which)
-    checked = [(claim, claim.check(curves(results))) for claim in CLAIMS.values() if args.which in (None, claim.paper)]
+    checked = findings((claim for claim in CLAIMS.values() if args.which in (None, claim.paper)), results)
     warnings = (*listing.warnings, *odd)
     heads = ("experiment", "reported", "place", "ours", "seeds", "difference", "epsilon (claimed)", "epsilon (sound)")
     verdicts = [(claim.paper, claim.text, finding.verdict) for claim, finding in checked]

@@ -105,10 +105,10 @@ def check_machine(args: argparse.Namespace) -> None:
 
 
 @contextlib.contextmanager
-def foreground(store: Store, runs: int) -> Iterator[ForegroundRunner]:
+def foreground(store: Store, runs: int, until: int | None = None) -> Iterator[ForegroundRunner]:
     """A runner with a progress bar on standard error; Ctrl-C ends its runs as stopped, with a checkpoint."""
     bar = Bar(runs)
-    runner = ForegroundRunner(store, on_progress=bar.step, on_epoch=bar.epoch)
+    runner = ForegroundRunner(store, on_progress=bar.step, on_epoch=bar.epoch, until=until)
 
     def stop(number: int, frame: object) -> None:
         runner.stop_all()

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev, variance
+from statistics import fmean
 
 import numpy as np
 
 from dpviz.papers.library import RECIPES, REPORTED
 from dpviz.papers.priced_claims import PAIRS, cost
-from dpviz.papers.records import Claim, Curves, Finding
-from dpviz.privacy.special import stdtr
+from dpviz.papers.records import Claim, Curve, Curves, Finding
+from dpviz.privacy.special import stdtr, stdtrit
 from dpviz.training.spec import EpochRecord
 
 RISING = {name: name.replace("decreasing", "increasing") for name in PAIRS}
@@ -20,8 +20,6 @@ TIGHT = {name: f"matched-pld-{name.removesuffix('-decreasing')}" for name in PAI
 ONE_SEED = 0.3  # points: less than this between two single runs may be chance
 FIRST = 5  # epochs that count as the first ones
 CORRELATED, SIGNIFICANT = 0.8, 0.05
-
-Curve = tuple[EpochRecord, ...]
 
 
 def verdict_of(held: Sequence[bool]) -> str:
@@ -33,11 +31,17 @@ def verdict_of(held: Sequence[bool]) -> str:
 
 def accuracy(curves: Curves, recipe: str) -> float:
     """Mean test accuracy over seeds after the last epoch, in percent."""
-    return 100 * fmean(curve[-1].test_accuracy for curve in curves[recipe])
+    return 100 * fmean(curve[-1].test_accuracy for curve in curves[recipe].values())
 
 
 def missing(recipes: Iterable[str]) -> Finding:
     return Finding("not checked", f"Not checked yet: it takes full-length runs of {', '.join(recipes)}.")
+
+
+def by_seed(curves: Curves, one: str, other: str) -> list[tuple[Curve, Curve]]:
+    """Runs of both experiments with the same seed: they share first weights and batches, so less of them is chance."""
+    first, second = curves.get(one, {}), curves.get(other, {})
+    return [(first[seed], second[seed]) for seed in sorted(first.keys() & second.keys())]
 
 
 # --- two experiments beside each other ----------------------------------------------------------------------------
@@ -51,18 +55,35 @@ class Gain:
     chance: float
     seeds: int
 
+    @property
+    def decided(self) -> bool:
+        return abs(self.points) > self.chance
 
-def _gains(curves: Curves, pairs: Mapping[str, str]) -> dict[str, Gain]:
-    """The gain in each pair with runs of both. Chance: two standard errors, or ONE_SEED where a seed stands alone."""
-    found = {}
-    for one, other in pairs.items():
-        both = [curves.get(f"curricula/{name}", ()) for name in (one, other)]
-        if all(both):
-            ends = [[100 * curve[-1].test_accuracy for curve in runs] for runs in both]
-            seeds = min(map(len, ends))
-            error = math.sqrt(sum(variance(end) / len(end) for end in ends)) if seeds > 1 else ONE_SEED / 2
-            found[one] = Gain(fmean(ends[0]) - fmean(ends[1]), 2 * error, seeds)
-    return found
+
+def _leads(curves: Curves, pairs: Mapping[str, str]) -> dict[str, list[float]]:
+    """Points by which the first of each pair ends above the second, one a common seed; pairs without one are left."""
+    both = {one: by_seed(curves, f"curricula/{one}", f"curricula/{other}") for one, other in pairs.items()}
+    return {
+        one: [100 * (first[-1].test_accuracy - second[-1].test_accuracy) for first, second in runs]
+        for one, runs in both.items()
+        if runs
+    }
+
+
+def _gains(leads: Mapping[str, Sequence[float]]) -> tuple[dict[str, Gain], Gain]:
+    """The mean lead of each pair, and of all of them.
+
+    Chance is the half width of a 95 % interval by Student's t. A pair has few seeds, so what seeds change in a lead is
+    estimated from all pairs together. Where a seed stands alone it is ONE_SEED.
+    """
+    means = {one: fmean(lead) for one, lead in leads.items()}
+    squares = sum((points - means[one]) ** 2 for one, lead in leads.items() for points in lead)
+    runs = [len(lead) for lead in leads.values()]
+    freedom = sum(runs) - len(runs)
+    apart = stdtrit(freedom, 1 - SIGNIFICANT / 2) * math.sqrt(squares / freedom) if min(runs) > 1 else ONE_SEED
+    each = {one: Gain(means[one], apart / math.sqrt(len(lead)), len(lead)) for one, lead in leads.items()}
+    error = math.sqrt(sum(1 / count for count in runs)) / len(runs)
+    return each, Gain(fmean(means.values()), apart * error, min(runs))
 
 
 def _reported_gain(one: str, other: str) -> float | None:
@@ -74,36 +95,41 @@ def _pairwise(pairs: Mapping[str, str], winners: str, losers: str, *, wins: bool
     """A check that compares pairs of experiments: the first wins by more than chance, or (`wins` False) never does."""
 
     def check(curves: Curves) -> Finding:
-        found = _gains(curves, pairs)
-        if not found:
+        leads = _leads(curves, pairs)
+        if not leads:
             return _unmeasured(pairs)
+        found, mean = _gains(leads)
         said = "; ".join(
             f"{_words(name)}: {gain.points:+.2f}{_told(name, pairs[name])}" for name, gain in found.items()
         )
-        seeds, close = min(gain.seeds for gain in found.values()), _close(found)
         text = (
-            f"Points of test accuracy by which {winners} gain over {losers}: {said}. The mean is "
-            f"{fmean(gain.points for gain in found.values()):+.2f} points over {len(found)} of {len(pairs)} pairs, "
-            f"{_seeds(seeds)}. {close}{_caution(curves, seeds)}"
+            f"Points of test accuracy by which {winners} gain over {losers}: {said}. The mean is {mean.points:+.2f} "
+            f"points over {len(found)} of {len(pairs)} pairs, {_seeds(mean.seeds)}. {_close(found)}{_caution(mean)}"
         )
-        verdict = _verdict(list(found.values()), len(found) == len(pairs), wins)
-        return Finding(verdict, text.strip(), {name: gain.points for name, gain in found.items()})
+        verdict = _verdict(list(found.values()), mean, len(found) == len(pairs), wins)
+        return Finding(verdict, text, {name: gain.points for name, gain in found.items()})
 
     return check
 
 
-def _verdict(gains: Sequence[Gain], complete: bool, wins: bool) -> str:
-    """What is too close to call decides nothing, unless the claim is that nothing is won; some pairs are not all."""
-    if wins:
-        held = [gain.points > 0 for gain in gains if abs(gain.points) > gain.chance]
-    else:
-        held = [gain.points <= gain.chance for gain in gains]
-    verdict = verdict_of(held)
-    return "holds partly" if verdict == "holds" and (not complete or len(held) < len(gains)) else verdict
+def _verdict(gains: Sequence[Gain], mean: Gain, complete: bool, wins: bool) -> str:
+    """A gain within chance is no win; but one seed, or some of the pairs, are too few to deny that there is one."""
+    won = [gain.decided and gain.points > 0 for gain in gains]
+    held = won if wins else [not won_here for won_here in won]
+    if any(held):
+        return "holds" if all(held) and complete else "holds partly"
+    if not wins:
+        return "does not hold"
+    if mean.seeds > 1 and mean.decided and mean.points > 0:
+        return "holds partly"
+    lost = any(gain.decided for gain in gains)
+    return "does not hold" if lost or (complete and mean.seeds > 1) else "not checked"
 
 
 def _close(found: Mapping[str, Gain]) -> str:
-    close = [_words(name) for name, gain in found.items() if abs(gain.points) <= gain.chance]
+    close = [_words(name) for name, gain in found.items() if not gain.decided]
+    if len(close) == len(found):
+        return "No pair differs by more than chance. "
     return f"Too close to call: {', '.join(close)}. " if close else ""
 
 
@@ -130,13 +156,11 @@ def _seeds(count: int) -> str:
     return "one seed each" if count == 1 else f"at least {count} seeds each"
 
 
-def _caution(curves: Curves, seeds: int) -> str:
-    """How far seeds lie apart, where that is known."""
-    several = [curve for recipe, curve in curves.items() if recipe.startswith("curricula/") and len(curve) > 1]
-    if several:
-        apart = fmean(stdev(100 * run[-1].test_accuracy for run in curve) for curve in several)
-        return f"Seeds of one experiment differ by {apart:.2f} points (standard deviation)."
-    return f"With one seed, less than {ONE_SEED} points may be chance." if seeds == 1 else ""
+def _caution(mean: Gain) -> str:
+    """How much of the mean may be chance."""
+    if mean.seeds > 1:
+        return f"Runs of the same seed are compared; {mean.chance:.2f} points of the mean may be chance."
+    return f"With one seed, less than {ONE_SEED} points of a pair may be chance."
 
 
 # --- accuracy against log epsilon ---------------------------------------------------------------------------------
@@ -176,59 +200,59 @@ def _log_epsilon(curves: Curves) -> Finding:
 # --- losing-less --------------------------------------------------------------------------------------------------
 
 
-def _loss_pairs(curves: Curves) -> list[tuple[str, Curve, Curve]]:
-    """(dataset, tailored loss, cross-entropy) for each dataset with runs of both, first seeds."""
-    pairs = [
-        (data, curves.get(f"losing-less/{data}-o-t-cnn"), curves.get(f"losing-less/{data}-ce-t-cnn"))
+def _loss_pairs(curves: Curves) -> dict[str, list[tuple[Curve, Curve]]]:
+    """Dataset -> (tailored loss, cross-entropy) of each seed with runs of both."""
+    pairs = {
+        data: by_seed(curves, f"losing-less/{data}-o-t-cnn", f"losing-less/{data}-ce-t-cnn")
         for data in ("mnist", "fashion", "cifar10")
-    ]
-    return [(data, tailored[0], plain[0]) for data, tailored, plain in pairs if tailored and plain]
+    }
+    return {data: runs for data, runs in pairs.items() if runs}
 
 
 def _first_epochs(curves: Curves) -> Finding:
-    found = {}
-    for data, tailored, plain in _loss_pairs(curves):
-        gain = [100 * (a.test_accuracy - b.test_accuracy) for a, b in zip(tailored, plain, strict=False)]
-        found[data] = (fmean(gain[:FIRST]), fmean(gain[-FIRST:]))
-    if not found:
+    pairs = _loss_pairs(curves)
+    if not pairs:
         return missing(("losing-less/mnist-o-t-cnn", "losing-less/mnist-ce-t-cnn"))
-    said = "; ".join(f"{data}: {early:+.2f} at first, {late:+.2f} at the end" for data, (early, late) in found.items())
+    ends = {"first": slice(FIRST), "last": slice(-FIRST, None)}
+    found = {
+        data: {
+            when: fmean(_lead(tailored[some], plain[some]) for tailored, plain in runs) for when, some in ends.items()
+        }
+        for data, runs in pairs.items()
+    }
+    said = "; ".join(
+        f"{data}: {gain['first']:+.2f} at first, {gain['last']:+.2f} at the end" for data, gain in found.items()
+    )
     text = (
         f"Points by which the tailored loss leads cross-entropy in the first {FIRST} and in the last {FIRST} epochs of "
-        f"a run, one seed: {said}. A lead that shrinks is worth most to whoever stops early, at a small epsilon."
+        f"a run, {_seeds(min(map(len, pairs.values())))}: {said}. A lead that shrinks is worth most to whoever stops "
+        "early, at a small epsilon."
     )
-    figures = {
-        f"{data}_{when}": gain
-        for data, both in found.items()
-        for when, gain in zip(("first", "last"), both, strict=True)
-    }
-    return Finding(verdict_of([early > max(0.0, late) for early, late in found.values()]), text, figures)
+    figures = {f"{data}_{when}": points for data, gain in found.items() for when, points in gain.items()}
+    return Finding(verdict_of([gain["first"] > max(0.0, gain["last"]) for gain in found.values()]), text, figures)
+
+
+def _lead(one: Curve, other: Curve) -> float:
+    """Points by which one curve lies above another, mean over their epochs."""
+    return 100 * fmean(a.test_accuracy - b.test_accuracy for a, b in zip(one, other, strict=True))
 
 
 def _alignment(curves: Curves) -> Finding:
     found = {}
-    for data, tailored, plain in _loss_pairs(curves):
-        means = [_mean_cosine(curve) for curve in (tailored, plain)]
-        if None not in means:
-            found[data] = tuple(mean for mean in means if mean is not None)
+    for data, runs in _loss_pairs(curves).items():
+        cosines = [(_mean_cosine(tailored), _mean_cosine(plain)) for tailored, plain in runs]
+        known = [(one, other) for one, other in cosines if one is not None and other is not None]
+        if known:
+            found[data] = {"tailored": fmean(one for one, _ in known), "ce": fmean(other for _, other in known)}
     if not found:
-        return missing(
-            (
-                "losing-less/mnist-o-t-cnn",
-                "losing-less/mnist-ce-t-cnn (with diagnostics)",
-            )
-        )
-    said = "; ".join(f"{data}: {one:.3f} against {other:.3f}" for data, (one, other) in found.items())
+        return missing(("losing-less/mnist-o-t-cnn", "losing-less/mnist-ce-t-cnn (with diagnostics)"))
+    said = "; ".join(f"{data}: {mean['tailored']:.3f} against {mean['ce']:.3f}" for data, mean in found.items())
     text = (
         "Cosine between the mean gradient and the mean of clipped gradients (1: clipping only shortens), averaged over "
-        f"epochs, tailored loss against cross-entropy, one seed: {said}."
+        f"epochs, tailored loss against cross-entropy, in the runs that were looked into: {said}."
     )
-    figures = {
-        f"{data}_{loss}": mean
-        for data, both in found.items()
-        for loss, mean in zip(("tailored", "ce"), both, strict=True)
-    }
-    return Finding(verdict_of([one > other for one, other in found.values()]), text, figures)
+    figures = {f"{data}_{loss}": value for data, mean in found.items() for loss, value in mean.items()}
+    return Finding(verdict_of([mean["tailored"] > mean["ce"] for mean in found.values()]), text, figures)
 
 
 def _mean_cosine(curve: Curve) -> float | None:
@@ -242,16 +266,23 @@ def _mean_cosine(curve: Curve) -> float | None:
 
 def _adam(curves: Curves) -> Finding:
     sgd, adams = "optimizers/dp-sgd-b256", ("optimizers/dp-adam-b256", "optimizers/dp-adam-b256-lr0.001")
-    there = [name for name in adams if name in curves]
-    if sgd not in curves or not there:
+    there = {name: runs for name in adams if (runs := by_seed(curves, name, sgd))}
+    if not there:
         finding = missing((sgd, adams[1]))
         printed = [RECIPES[name].headline for name in (adams[0], sgd)]
         one, other = (100 * number.value for number in printed if number)
         text = f"{finding.text} The paper prints {one:.0f} % for DP-Adam and {other:.0f} % for DP-SGD at batch 256."
         return Finding(finding.verdict, text)
-    gains = {name: accuracy(curves, name) - accuracy(curves, sgd) for name in there}
-    said = "; ".join(f"{RECIPES[name].title} {gain:+.2f}" for name, gain in gains.items())
-    text = f"Points of test accuracy over DP-SGD at the same tight epsilon, one seed: {said}."
+    gains, said = {}, []
+    for name, runs in there.items():
+        epochs = min(len(curve) for pair in runs for curve in pair)
+        gains[name] = fmean(_lead(one[epochs - 1 : epochs], other[epochs - 1 : epochs]) for one, other in runs)
+        of = RECIPES[sgd].spec.epochs
+        said.append(f"{RECIPES[name].title} {gains[name]:+.2f} after {epochs} {f'of {of} ' * (epochs < of)}epochs")
+    text = (
+        "Points of test accuracy over DP-SGD after the same epoch, and so at the same epsilon, "
+        f"{_seeds(min(map(len, there.values())))}: {'; '.join(said)}."
+    )
     return Finding(verdict_of([gain > 0 for gain in gains.values()]), text, gains)
 
 
@@ -266,30 +297,33 @@ def within(curve: Curve, kind: str, budget: float) -> EpochRecord | None:
 
 def _screening(kind: str) -> Callable[[Curves], Finding]:
     def check(curves: Curves) -> Finding:
-        found: dict[str, tuple[float, float, float]] = {}
-        for data in ("mnist", "fashion", "cifar10"):
-            ours, plain = curves.get(f"screening/{data}"), curves.get(f"screening/{data}-tanh")
-            if ours and plain:
-                found[data] = _at_equal(ours[0], plain[0], kind)
+        pairs = {
+            data: by_seed(curves, f"screening/{data}", f"screening/{data}-tanh")
+            for data in ("mnist", "fashion", "cifar10")
+        }
+        found = {data: _at_equal(runs, kind) for data, runs in pairs.items() if runs}
         if not found:
             return missing(("screening/mnist", "screening/mnist-tanh"))
         said = "; ".join(
             f"{data} at {kind} epsilon {budget:.2f}: {one:.2f} % against {other:.2f} %"
             for data, (budget, one, other) in found.items()
         )
-        text = f"Noise screening beside plain DP-SGD (tanh) at equal {kind} epsilon, one seed: {said}. {SAYS[kind]}"
+        seeds = _seeds(min(len(runs) for runs in pairs.values() if runs))
+        text = f"Noise screening beside plain DP-SGD (tanh) at equal {kind} epsilon, {seeds}: {said}. {SAYS[kind]}"
         figures = {f"{data}_gain": one - other for data, (_, one, other) in found.items()}
         return Finding(verdict_of([one > other for _, one, other in found.values()]), text, figures)
 
     return check
 
 
-def _at_equal(ours: Curve, plain: Curve, kind: str) -> tuple[float, float, float]:
-    """The largest epsilon that both reach, and both accuracies there, in percent."""
-    ends = [getattr(curve[-1], f"epsilon_{kind}") for curve in (ours, plain)]
+def _at_equal(runs: Sequence[tuple[Curve, Curve]], kind: str) -> tuple[float, float, float]:
+    """The largest epsilon that every run reaches, and both mean accuracies there, in percent."""
+    ends = [getattr(curve[-1], f"epsilon_{kind}") for pair in runs for curve in pair]
     budget = min(end for end in ends if end is not None)
-    reached = [within(curve, kind, budget) for curve in (ours, plain)]
-    one, other = (100 * record.test_accuracy if record else math.nan for record in reached)
+    reached = [[within(curve, kind, budget) for curve in curves] for curves in zip(*runs, strict=True)]
+    one, other = (
+        fmean(100 * record.test_accuracy if record else math.nan for record in records) for records in reached
+    )
     return budget, one, other
 
 
@@ -353,7 +387,7 @@ CLAIMS = (
         "Clipped gradients point closer to the true gradient with the tailored loss.",
         _alignment,
     ),
-    Claim("adam", "optimizers", "Table 2", "DP-Adam does at least as well as DP-SGD.", _adam),
+    Claim("adam", "optimizers", "Table 2", "DP-Adam does at least as well as DP-SGD.", _adam, shortened=True),
     Claim(
         "screening-claimed",
         "screening",

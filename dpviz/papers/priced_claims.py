@@ -100,7 +100,7 @@ def _equal_budget(curves: Curves) -> Finding:
         f"Under Renyi accounting the four pairs differ by at most {max(map(abs, renyi.values())):.3f}. Under tight "
         f"accounting every falling schedule is cheaper than its constant: the line costs {line[0]:.3f}, constant 1.539 "
         f"{line[1]:.3f}. Constants of equal tight epsilon are noisier ({constants} for exponential, steps, line and "
-        "quadratic), so the paper's comparison understates what falling noise gains."
+        "quadratic), so the paper's comparison charges falling noise too much."
     )
     verdict = "holds" if equal_tight else "holds partly" if equal_renyi else "does not hold"
     figures = {f"{name}_tight": a for name, (a, _) in tight.items()}

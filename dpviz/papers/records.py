@@ -93,8 +93,9 @@ class Paper:
     tried: tuple[str, ...] = ()
 
 
-# Recipe -> one full-length curve a seed, as measured here. Papers know no runs: whoever asks brings the curves.
-Curves = Mapping[str, tuple[tuple[EpochRecord, ...], ...]]
+# Recipe -> seed -> curve, as measured here. Papers know no runs: whoever asks brings the curves.
+Curve = tuple[EpochRecord, ...]
+Curves = Mapping[str, Mapping[int, Curve]]
 
 
 @dataclass(frozen=True)
@@ -112,13 +113,17 @@ class Finding:
 
 @dataclass(frozen=True)
 class Claim:
-    """Something a paper says, where it says it, and the function that checks it."""
+    """Something a paper says, where it says it, and the function that checks it.
+
+    It gets full-length curves; a check that compares epoch with epoch can make use of `shortened` ones, too.
+    """
 
     name: str
     paper: str
     place: str
     text: str
     check: Callable[[Curves], Finding]
+    shortened: bool = False
 
 
 class Named(dict[str, T]):

@@ -40,6 +40,8 @@ ORDER: tuple[tuple[tuple[str, ...], tuple[int, ...]], ...] = (
     (("curricula/masked-*", "curricula/sample-*", "curricula/dynamic-*"), (0,)),
     (("losing-less/mnist-sse-t-cnn", "losing-less/mnist-sse-focal-t-cnn"), (0,)),
     (("screening/mnist-dpsgd", "screening/mnist-auto-s"), (0,)),
+    (("losing-less/mnist-ce-t-pfe-cnn", "losing-less/mnist-o-t-pfe-cnn"), (0,)),
+    (("losing-less/fashion-ce-t-pfe-cnn", "losing-less/fashion-o-t-pfe-cnn"), (0,)),
     (("curricula/*",), (1, 2)),
     (("losing-less/fashion-ce-t-cnn", "losing-less/fashion-o-t-cnn", "screening/fashion", "screening/fashion-*"), (0,)),
     (("losing-less/mnist-*-t-cnn", "losing-less/fashion-*-t-cnn"), SEEDS),
@@ -71,7 +73,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a task: cached, shared (computed for another experiment), stopped or failed."""
+    """What became of a task: cached, shortened (and cached), shared (another experiment's), stopped or failed."""
 
     task: Task
     state: str
@@ -116,13 +118,19 @@ class Reproduction:
         self.cached = {(f"{run.paper}/{run.experiment}", run.seed): run for run in listing.runs}
 
     def state(self, task: Task) -> str:
-        """cached, begun (in the store) or missing. A cached run of other settings than the recipe's is missing."""
+        """cached, begun (in the store), shortened (cached, but not to its end) or missing.
+
+        A cached run of other settings than the recipe's is missing.
+        """
         if self._is_cached(task):
             return "cached"
-        return "begun" if self._begun(task.spec) else "missing"
+        if self._begun(task.spec):
+            return "begun"
+        return "shortened" if self._is_cached(task, until=1) else "missing"
 
-    def missing(self, wanted: Iterable[Task]) -> tuple[Task, ...]:
-        return tuple(task for task in wanted if not self._is_cached(task))
+    def missing(self, wanted: Iterable[Task], until: int | None = None) -> tuple[Task, ...]:
+        """What is not cached up to this epoch, or to the end."""
+        return tuple(task for task in wanted if not self._is_cached(task, until))
 
     def run(
         self,
@@ -136,13 +144,14 @@ class Reproduction:
     ) -> Iterator[Outcome]:
         """Make what is missing, one run after the other, until it is done or the time is up.
 
-        Processes that share a store share the work: what another one is at, or has made by now, is passed over.
+        Processes that share a store share the work: what another one is at, or has made by now, is passed over. Where
+        the runner stops runs early, what they came to is cached, and replaced once somebody makes the whole run.
         """
         ends = time.monotonic() + seconds if seconds is not None else None
-        for task in self.missing(wanted):
+        for task in self.missing(wanted, runner.until):
             if ends is not None and time.monotonic() >= ends:
                 return
-            with self._claimed(task) as ours:
+            with self._claimed(task, runner.until) as ours:
                 if not ours:
                     continue
                 on_task(task)
@@ -150,15 +159,16 @@ class Reproduction:
                     yield Outcome(task, "shared", self._write(_renamed(twin, task), task))
                     continue
                 run = self._train(task.spec, runner, ends, device, data_dir)
-                if run.status == "done":
-                    yield Outcome(task, "cached", self._write(run, task))
-                else:
-                    yield Outcome(task, run.status, run, run.error)
+                if reached(run, runner.until):
+                    state = "cached" if run.status == "done" else "shortened"
+                    yield Outcome(task, state, self._write(run, task))
+                    continue
+                yield Outcome(task, run.status, run, run.error)
                 if run.status == "stopped":
                     return
 
     @contextmanager
-    def _claimed(self, task: Task) -> Iterator[bool]:
+    def _claimed(self, task: Task, until: int | None = None) -> Iterator[bool]:
         """Whether the task is this process' to do; nobody else takes it meanwhile."""
         claims = self.store.folder / CLAIMS
         claims.mkdir(parents=True, exist_ok=True)
@@ -169,7 +179,7 @@ class Reproduction:
             return
         try:
             self._look(task)
-            yield not self._is_cached(task)
+            yield not self._is_cached(task, until)
         finally:
             lock.release()
 
@@ -188,7 +198,7 @@ class Reproduction:
         with _deadline(ends, runner):
             if run_id is None:
                 run_id = runner.start(spec, device=device, data_dir=data_dir)
-            elif self.store.get(run_id).status in RESUMABLE:
+            elif not reached(self.store.get(run_id), runner.until):
                 runner.resume(run_id, device=device, data_dir=data_dir)
         return self.store.get(run_id)
 
@@ -198,9 +208,9 @@ class Reproduction:
         self.cached[task.recipe, task.seed] = read_cached(written)
         return run
 
-    def _is_cached(self, task: Task) -> bool:
+    def _is_cached(self, task: Task, until: int | None = None) -> bool:
         found = self.cached.get((task.recipe, task.seed))
-        return found is not None and same(found.run.spec, task.spec)
+        return found is not None and same(found.run.spec, task.spec) and reached(found.run, until)
 
     def _twin(self, spec: RunSpec) -> CachedRun | None:
         """A finished cached run of equal settings, which looked inside if this one has to."""
@@ -221,6 +231,11 @@ def _renamed(twin: CachedRun, task: Task) -> Run:
     return dataclasses.replace(
         twin.run, spec=dataclasses.replace(twin.run.spec, recipe=task.recipe), provenance=provenance
     )
+
+
+def reached(run: Run, until: int | None) -> bool:
+    """Whether a run got to this epoch, or to its end."""
+    return run.status == "done" or (until is not None and len(run.epochs) >= until)
 
 
 def same(one: RunSpec, other: RunSpec) -> bool:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from dpviz.papers import RECIPES, REPORTED, Recipe, Reported
-from dpviz.papers.records import Curves
+from dpviz.papers.records import Claim, Curves, Finding
 from dpviz.privacy import epoch_phases, guarantee
-from dpviz.runs.cached import CachedRun
+from dpviz.runs.cached import CACHED, CachedRun
 from dpviz.runs.records import Run
 from dpviz.runs.reproduce import same
 from dpviz.training.spec import RunSpec
@@ -43,6 +43,11 @@ class Measured:
         """Epochs of the shortest run."""
         return min(len(run.epochs) for run in self.runs)
 
+    @property
+    def shortened(self) -> bool:
+        """Whether a run ended before its last epoch, so that its accuracy is not the experiment's."""
+        return self.epochs < self.runs[0].spec.epochs
+
 
 @dataclass(frozen=True)
 class Experiment:
@@ -59,7 +64,9 @@ class Experiment:
     @property
     def difference(self) -> float | None:
         """Points of accuracy that we measured above what is reported."""
-        if self.measured is None or self.reported is None or self.reported.quantity != HEADLINES[0]:
+        if self.measured is None or self.measured.shortened or self.reported is None:
+            return None
+        if self.reported.quantity != HEADLINES[0]:
             return None
         return 100 * (self.measured.mean - self.reported.value)
 
@@ -80,10 +87,18 @@ def measured(cached: Iterable[CachedRun]) -> tuple[dict[str, Measured], tuple[st
     return {name: Measured(tuple(runs)) for name, runs in ordered.items()}, tuple(warnings)
 
 
-def curves(results: dict[str, Measured]) -> Curves:
-    """What claims are checked on: the runs that went their full length."""
-    full = {name: [run for run in result.runs if run.status == "done"] for name, result in results.items()}
-    return {name: tuple(run.epochs for run in runs) for name, runs in full.items() if runs}
+def findings(claims: Iterable[Claim], results: Mapping[str, Measured]) -> list[tuple[Claim, Finding]]:
+    """Each claim with what its check finds now, on the runs that went their full length or, if it can, on all."""
+    full, every = _curves(results, ("done",)), _curves(results, CACHED)
+    return [(claim, claim.check(every if claim.shortened else full)) for claim in claims]
+
+
+def _curves(results: Mapping[str, Measured], statuses: tuple[str, ...]) -> Curves:
+    found = {
+        name: {run.spec.seed: run.epochs for run in result.runs if run.status in statuses}
+        for name, result in results.items()
+    }
+    return {name: runs for name, runs in found.items() if runs}
 
 
 def experiments(results: dict[str, Measured], paper: str | None = None) -> tuple[Experiment, ...]:

@@ -201,7 +201,10 @@ class BackgroundRunner:
 
 
 class ForegroundRunner:
-    """Works in the calling thread: `start` returns when the run has ended. Uses every core."""
+    """Works in the calling thread: `start` returns when the run has ended. Uses every core.
+
+    `until` is the epoch after which a run is stopped, None for its last.
+    """
 
     def __init__(
         self,
@@ -210,8 +213,11 @@ class ForegroundRunner:
         threads: int | None = None,
         on_progress: Callable[[Progress], None] | None = None,
         on_epoch: Callable[[str, EpochRecord], None] | None = None,
+        until: int | None = None,
     ) -> None:
-        self.store = store
+        if until is not None and not until >= 1:
+            raise InputError(f"until must be an epoch, 1 or later, got {until}")
+        self.store, self.until = store, until
         self._threads = threads or cores()
         self._on_progress, self._on_epoch = on_progress, on_epoch
         self._jobs: dict[str, Job] = {}
@@ -247,7 +253,13 @@ class ForegroundRunner:
         return job.progress if job else None
 
     def _job(self, run_id: str, device: str, data_dir: Path | None) -> Job:
-        return Job(run_id, device, data_dir, self._threads, self._on_progress, self._on_epoch)
+        return Job(run_id, device, data_dir, self._threads, self._on_progress, self._after_epoch)
+
+    def _after_epoch(self, run_id: str, record: EpochRecord) -> None:
+        if self._on_epoch:
+            self._on_epoch(run_id, record)
+        if self.until is not None and record.epoch >= self.until:
+            self.stop(run_id)
 
     def _work_all(self, jobs: list[Job]) -> None:
         self._jobs = {job.run_id: job for job in jobs}

@@ -8,14 +8,15 @@ import streamlit as st
 from dpviz.papers import PAPERS, Paper, recipes_of
 from dpviz.papers.claims import claims_of
 from dpviz.papers.records import VERDICTS, Claim, Finding
-from dpviz.runs.results import Measured, curves, measured
+from dpviz.runs.results import Measured, findings, measured
 from dpviz.ui.runs import cached, show_warnings
 from dpviz.views.ideas import idea_figure, idea_sentence
-from dpviz.views.papers import FROM_TEXT, OURS_ONLY, agreement, difference_colour, far_off, findings, table_frames
+from dpviz.views.papers import FROM_TEXT, OURS_ONLY, agreement, difference_colour, far_off, table_frames
 
 STILL = {"displayModeBar": False}
 OPEN = "Train ▸"
 MOST_ROWS = 24  # longer tables scroll
+TITLE_WIDTH = 300  # pixels: most titles whole
 COLOURS = dict(zip(VERDICTS, ("green", "orange", "red", "gray"), strict=True))
 ICONS = dict(zip(VERDICTS, ("✓", "◐", "✗", "…"), strict=True))
 SHORT = {
@@ -108,7 +109,7 @@ def _table(paper: Paper, heading: str, frame: pd.DataFrame) -> None:
                 on_click=_open,
                 args=(at, recipes),
             ),
-            "title": text("Experiment", width="medium"),
+            "title": text("Experiment", width=TITLE_WIDTH),
             "place": text("Place", width="small"),
             "reported": number("Reported error (%)" if error else "Reported (%)", format="%.2f"),
             "reported_spread": number("± sd (paper)", format="%.2f"),
@@ -167,8 +168,7 @@ def _sentence(text: str) -> str:
 def what_holds(paper: Paper) -> None:
     """Each claim with the verdict of its check, which runs now."""
     found, _ = results()
-    checked = findings(claims_of(paper.name), curves(found))
-    for claim, finding in checked:
+    for claim, finding in findings(claims_of(paper.name), found):
         _claim(claim, finding)
     st.caption("Every verdict is worked out by a function of dpviz when this page is drawn, not written down.")
 

@@ -10,7 +10,6 @@ from statistics import fmean, stdev
 import pandas as pd
 
 from dpviz.papers import RECIPES, Reported, reported_of
-from dpviz.papers.records import Claim, Curves, Finding
 from dpviz.privacy import epoch_phases, epsilon_path
 from dpviz.runs.results import HEADLINES, Experiment, Measured, experiments, priced
 from dpviz.training.spec import RunSpec
@@ -55,7 +54,8 @@ def _reported_row(number: Reported, place: str, measured: Measured | None) -> tu
     found = _accuracies(number, measured)
     ours = 100 * fmean(found) if found else math.nan
     sound = epsilon_words(priced(recipe.spec)[1]) if recipe and _whole_run(number) else "–"
-    difference = ours - 100 * number.value if number.quantity == "test_accuracy" else math.nan
+    comparable = number.quantity == "test_accuracy" and not (measured and measured.shortened and _whole_run(number))
+    difference = ours - 100 * number.value if comparable else math.nan
     spread = 100 * stdev(found) if len(found) > 1 else math.nan
     note = "; ".join(filter(None, (number.note, _shortened(measured))))
     return (
@@ -95,9 +95,11 @@ def _own_row(row: Experiment) -> tuple[object, ...]:
 
 def _shortened(measured: Measured | None) -> str:
     """A run that stopped early says so."""
-    if measured is None or measured.epochs == measured.runs[0].spec.epochs:
+    if measured is None or not measured.shortened:
         return ""
-    return f"ours stopped after {measured.epochs} of {measured.runs[0].spec.epochs} epochs"
+    run = min(measured.runs, key=lambda run: len(run.epochs))
+    spent = epsilon_words(run.epochs[-1].epsilon_sound)
+    return f"ours stopped after {measured.epochs} of {run.spec.epochs} epochs, at a sound epsilon of {spent}"
 
 
 def _whole_run(number: Reported) -> bool:
@@ -127,9 +129,10 @@ def _unseeded(spec: RunSpec) -> tuple[tuple[float, ...], float, float]:
 
 @functools.cache
 def _epochs_within(ledger: tuple[tuple[float, ...], float, float], budget: float) -> int:
+    """Epochs that a budget pays for; none if it is larger than all of them cost: the paper's run was longer."""
     sigmas, sample_rate, delta = ledger
     path = epsilon_path(epoch_phases(sigmas, sample_rate), delta, accountant="rdp-classic")
-    return sum(point.upper <= budget for point in path)
+    return sum(point.upper <= budget for point in path) if budget <= path[-1].upper else 0
 
 
 def difference_colour(points: float) -> str:
@@ -157,8 +160,3 @@ def far_off(frames: Iterable[pd.DataFrame]) -> str:
     rows = [row for frame in frames for row in frame.itertuples() if abs(row.difference) > NEAR]
     names = dict.fromkeys(f"{row.title} ({row.difference:+.2f})" for row in rows)
     return f"Further off: {', '.join(names)}." if names else ""
-
-
-def findings(claims: Iterable[Claim], curves: Curves) -> list[tuple[Claim, Finding]]:
-    """Each claim with what its check finds now."""
-    return [(claim, claim.check(curves)) for claim in claims]

@@ -13,6 +13,8 @@ from dpviz.papers import PAPERS, RECIPES
 from dpviz.papers.claims import CLAIMS, claims_of
 from dpviz.papers.measured_claims import correlation, verdict_of, within
 from dpviz.papers.records import VERDICTS, Finding
+from dpviz.runs import Run
+from dpviz.runs.results import Measured, findings
 from dpviz.training.spec import EpochRecord
 
 MEASURED = {
@@ -55,8 +57,12 @@ def curve(*accuracies, epsilon=1.0, claimed=None, cosine=None):
     )
 
 
+def seeds(*curves):
+    return dict(enumerate(curves))
+
+
 def curricula(**accuracies):
-    return {f"curricula/{name.replace('_', '-')}": (curve(value),) for name, value in accuracies.items()}
+    return {f"curricula/{name.replace('_', '-')}": seeds(curve(value)) for name, value in accuracies.items()}
 
 
 def verdict(name, curves):
@@ -173,8 +179,8 @@ def pairs(other, *gains):
     """Falling schedules beside their partners, with these gains in points."""
     curves = {}
     for shape, gain in zip(FALLING, gains, strict=False):
-        curves[f"curricula/{shape}-decreasing"] = (curve(0.94 + gain / 100),)
-        curves[f"curricula/{other(shape)}"] = (curve(0.94),)
+        curves[f"curricula/{shape}-decreasing"] = seeds(curve(0.94 + gain / 100))
+        curves[f"curricula/{other(shape)}"] = seeds(curve(0.94))
     return curves
 
 
@@ -199,7 +205,9 @@ def test_some_pairs_are_not_all_and_a_tenth_of_a_point_decides_nothing():
     assert verdict("falling-beats-rising", pairs(rising, 1)) == "holds partly"
     close = CLAIMS["falling-beats-rising"].check(pairs(rising, 0.1))
     assert close.verdict == "not checked"
-    assert "Too close to call: exponential" in close.text
+    assert "No pair differs by more than chance" in close.text
+    mixed = CLAIMS["falling-beats-rising"].check(pairs(rising, 0.1, 1))
+    assert "Too close to call: exponential." in mixed.text
 
 
 def test_a_gain_is_told_beside_the_papers():
@@ -212,8 +220,8 @@ def test_sorting_does_not_help_means_that_it_never_wins():
     names = [*(f"constant-{sigma}" for sigma in range(6)), "linear-decreasing"]
 
     def curves(gain):
-        plain = {f"curricula/{name}": (curve(0.94),) for name in names}
-        return plain | {f"curricula/sample-{name}": (curve(0.94 + gain),) for name in names}
+        plain = {f"curricula/{name}": seeds(curve(0.94)) for name in names}
+        return plain | {f"curricula/sample-{name}": seeds(curve(0.94 + gain)) for name in names}
 
     assert verdict("sorting-does-not-help", curves(-0.01)) == "holds"
     assert verdict("sorting-does-not-help", curves(0.001)) == "holds"
@@ -221,21 +229,59 @@ def test_sorting_does_not_help_means_that_it_never_wins():
     assert verdict("sorting-does-not-help", curricula(constant_1=0.95, sample_constant_1=0.94)) == "holds partly"
 
 
-def test_seeds_are_averaged_and_their_spread_is_told():
+def test_seeds_are_averaged_and_what_may_be_chance_is_told():
     curves = {
-        "curricula/linear-decreasing": (curve(0.95), curve(0.93)),
-        "curricula/linear-increasing": (curve(0.90), curve(0.90)),
+        "curricula/linear-decreasing": seeds(curve(0.95), curve(0.93)),
+        "curricula/linear-increasing": seeds(curve(0.91), curve(0.89)),
     }
     finding = CLAIMS["falling-beats-rising"].check(curves)
     assert finding.figures["linear-decreasing"] == pytest.approx(4.0)
-    assert "standard deviation" in finding.text
+    assert "at least 2 seeds each" in finding.text
+    assert "0.00 points of the mean may be chance" in finding.text
+
+
+def rising_pairs(*gains_by_seed):
+    """Falling schedules beside their mirror images: a tuple of gains a pair, one a seed; seeds differ by a point."""
+    curves = {}
+    for shape, gains in zip(FALLING, gains_by_seed, strict=True):
+        plain = [0.94 + 0.01 * seed for seed in range(len(gains))]
+        falling = [base + gain / 100 for base, gain in zip(plain, gains, strict=True)]
+        curves[f"curricula/{shape}-decreasing"] = seeds(*map(curve, falling))
+        curves[f"curricula/{shape}-increasing"] = seeds(*map(curve, plain))
+    return curves
+
+
+def test_what_a_seed_changes_in_both_runs_does_not_hide_a_gain():
+    assert verdict("falling-beats-rising", rising_pairs(*[(0.2, 0.3, 0.25)] * 4)) == "holds"
+
+
+def test_gains_within_chance_deny_the_claim_only_once_there_are_seeds():
+    several = CLAIMS["falling-beats-rising"].check(rising_pairs(*[(0.2, -0.2, 0.0)] * 4))
+    assert several.verdict == "does not hold"
+    assert "No pair differs by more than chance" in several.text
+    assert verdict("falling-beats-rising", rising_pairs(*[(0.1,)] * 4)) == "not checked"
+
+
+def test_small_gains_in_every_pair_hold_partly():
+    """Half a width of 95 % each: no pair decides, all four together do."""
+    finding = CLAIMS["falling-beats-rising"].check(rising_pairs(*[(0.3, -0.05, 0.125)] * 4))
+    assert "No pair differs by more than chance" in finding.text
+    assert finding.verdict == "holds partly"
+
+
+def test_only_runs_of_a_common_seed_are_compared():
+    curves = {
+        "curricula/linear-decreasing": {0: curve(0.95), 1: curve(0.99)},
+        "curricula/linear-increasing": {0: curve(0.93), 2: curve(0.90)},
+    }
+    assert CLAIMS["falling-beats-rising"].check(curves).figures["linear-decreasing"] == pytest.approx(2.0)
 
 
 def test_accuracy_against_log_epsilon_is_a_correlation():
     names = [f"curricula/constant-{sigma}" for sigma in (1, 2, 3, 4, 5)]
-    rising = {name: (curve(0.96 - 0.01 * k),) for k, name in enumerate(names)}
+    rising = {name: seeds(curve(0.96 - 0.01 * k)) for k, name in enumerate(names)}
     assert verdict("log-epsilon", rising) == "holds"
-    falling = {name: (curve(0.90 + 0.01 * k),) for k, name in enumerate(names)}
+    falling = {name: seeds(curve(0.90 + 0.01 * k)) for k, name in enumerate(names)}
     assert verdict("log-epsilon", falling) == "does not hold"
     assert verdict("log-epsilon", dict(list(rising.items())[:4])) == "not checked"
 
@@ -253,7 +299,10 @@ def test_the_tailored_loss_must_lead_more_at_first_than_at_the_end():
     def curves(*gains):
         plain = [0.9] * 10
         tailored = [0.9 + gains[0]] * 5 + [0.9 + gains[1]] * 5
-        return {"losing-less/mnist-o-t-cnn": (curve(*tailored),), "losing-less/mnist-ce-t-cnn": (curve(*plain),)}
+        return {
+            "losing-less/mnist-o-t-cnn": seeds(curve(*tailored)),
+            "losing-less/mnist-ce-t-cnn": seeds(curve(*plain)),
+        }
 
     assert verdict("first-epochs", curves(0.03, 0.01)) == "holds"
     assert verdict("first-epochs", curves(0.01, 0.03)) == "does not hold"
@@ -263,8 +312,8 @@ def test_the_tailored_loss_must_lead_more_at_first_than_at_the_end():
 def test_alignment_is_the_cosine_of_clipped_and_true_gradient():
     def curves(one, other):
         return {
-            "losing-less/mnist-o-t-cnn": (curve(0.9, cosine=one),),
-            "losing-less/mnist-ce-t-cnn": (curve(0.9, cosine=other),),
+            "losing-less/mnist-o-t-cnn": seeds(curve(0.9, cosine=one)),
+            "losing-less/mnist-ce-t-cnn": seeds(curve(0.9, cosine=other)),
         }
 
     assert verdict("alignment", curves(0.9, 0.8)) == "holds"
@@ -273,17 +322,56 @@ def test_alignment_is_the_cosine_of_clipped_and_true_gradient():
 
 
 def test_adam_is_compared_with_sgd():
-    curves = {"optimizers/dp-sgd-b256": (curve(0.4),), "optimizers/dp-adam-b256-lr0.001": (curve(0.45),)}
+    curves = {"optimizers/dp-sgd-b256": seeds(curve(0.4)), "optimizers/dp-adam-b256-lr0.001": seeds(curve(0.45))}
     assert verdict("adam", curves) == "holds"
+
+
+def test_adam_and_sgd_are_compared_after_the_same_epoch():
+    curves = {
+        "optimizers/dp-sgd-b256": seeds(curve(0.3, 0.4, 0.5)),
+        "optimizers/dp-adam-b256-lr0.001": seeds(curve(0.35, 0.38)),
+    }
+    finding = CLAIMS["adam"].check(curves)
+    assert finding.verdict == "does not hold"
+    assert finding.figures["optimizers/dp-adam-b256-lr0.001"] == pytest.approx(-2.0)
+    assert "after 2 of 30 epochs" in finding.text
+    assert CLAIMS["adam"].shortened
+
+
+def test_claims_that_compare_ends_get_full_length_runs_only():
+    specs = {name: RECIPES[f"curricula/{name}"].spec for name in ("linear-decreasing", "linear-increasing")}
+    results = {
+        spec.recipe: Measured((Run(spec.recipe, spec, "stopped", curve(accuracy), "", None),))
+        for spec, accuracy in zip(specs.values(), (0.95, 0.93), strict=True)
+    }
+    ((_, finding),) = findings([CLAIMS["falling-beats-rising"]], results)
+    assert finding.verdict == "not checked"
+    whole = {name: Measured((dataclasses.replace(result.runs[0], status="done"),)) for name, result in results.items()}
+    ((_, finding),) = findings([CLAIMS["falling-beats-rising"]], whole)
+    assert finding.figures["linear-decreasing"] == pytest.approx(2.0)
 
 
 def test_screening_can_win_at_claimed_epsilon_and_lose_at_sound_epsilon():
     curves = {
-        "screening/mnist": (curve(0.80, 0.90, 0.95, 0.98, epsilon=4.0, claimed=2.0),),
-        "screening/mnist-tanh": (curve(0.93, 0.97, epsilon=2.0),),
+        "screening/mnist": seeds(curve(0.80, 0.90, 0.95, 0.98, epsilon=4.0, claimed=2.0)),
+        "screening/mnist-tanh": seeds(curve(0.93, 0.97, epsilon=2.0)),
     }
     assert verdict("screening-claimed", curves) == "holds"
     assert verdict("screening-sound", curves) == "does not hold"
+
+
+def test_losses_and_screening_are_averaged_over_seeds():
+    losses = {
+        "losing-less/mnist-o-t-cnn": seeds(curve(*[0.95] * 10), curve(*[0.85] * 5, *[0.9] * 5)),
+        "losing-less/mnist-ce-t-cnn": seeds(curve(*[0.9] * 10), curve(*[0.9] * 10)),
+    }
+    figures = CLAIMS["first-epochs"].check(losses).figures
+    assert figures == pytest.approx({"mnist_first": 0.0, "mnist_last": 2.5})
+    screened = {
+        "screening/mnist": seeds(curve(0.8, 0.9), curve(0.9, 1.0)),
+        "screening/mnist-tanh": seeds(curve(0.8, 0.9), curve(0.8, 0.9)),
+    }
+    assert CLAIMS["screening-sound"].check(screened).figures["mnist_gain"] == pytest.approx(5.0)
 
 
 def test_within_a_budget_the_last_epoch_that_fits_counts():

@@ -33,8 +33,8 @@ def reproduction(store, folder, small):
     return Reproduction(store, folder)
 
 
-def made(reproduction, *wanted, **options):
-    runner = ForegroundRunner(reproduction.store, threads=1)
+def made(reproduction, *wanted, until=None, **options):
+    runner = ForegroundRunner(reproduction.store, threads=1, until=until)
     return [(outcome.task.recipe, outcome.state) for outcome in reproduction.run(wanted, runner, **options)]
 
 
@@ -128,6 +128,38 @@ def test_a_stopped_run_goes_on_and_ends_as_if_it_had_never_stopped(reproduction,
     made(straight, Task(ONE, 0))
     (resumed,), (whole,) = cached_runs(folder).runs, cached_runs(tmp_path / "straight").runs
     assert [r.test_loss for r in resumed.run.epochs] == [r.test_loss for r in whole.run.epochs]
+
+
+def test_runs_that_are_to_be_short_are_cached_as_such_and_the_next_one_follows(reproduction, store, folder):
+    assert made(reproduction, Task(ONE, 0), Task(ONE, 1), until=1) == [(ONE, "shortened"), (ONE, "shortened")]
+    for item in cached_runs(folder).runs:
+        assert (item.run.status, len(item.run.epochs)) == ("stopped", 1)
+    assert made(Reproduction(store, folder), Task(ONE, 0), until=1) == []
+
+
+def test_a_shortened_run_is_made_whole_once_somebody_asks_for_it(reproduction, store, folder, tmp_path):
+    made(reproduction, Task(ONE, 0), until=1)
+    elsewhere = Reproduction(type(store)(tmp_path / "other"), folder)
+    assert elsewhere.state(Task(ONE, 0)) == "shortened"
+    assert Reproduction(store, folder).state(Task(ONE, 0)) == "begun"
+    assert made(elsewhere, Task(ONE, 0)) == [(ONE, "cached")]
+    (item,) = cached_runs(folder).runs
+    assert (item.run.status, len(item.run.epochs)) == ("done", item.run.spec.epochs)
+    assert made(elsewhere, Task(ONE, 0), until=1) == []
+
+
+def test_a_run_that_is_further_than_asked_for_is_cached_as_it_stands(reproduction, store, folder, monkeypatch, spec):
+    monkeypatch.setitem(RECIPES, ONE, dataclasses.replace(RECIPES[ONE], spec=spec(recipe=ONE, epochs=4)))
+    runner = ForegroundRunner(store, threads=1, until=2)
+    runner.start(Task(ONE, 0).spec)
+    assert made(reproduction, Task(ONE, 0), until=1) == [(ONE, "shortened")]
+    (item,) = cached_runs(folder).runs
+    assert len(item.run.epochs) == 2
+
+
+def test_a_run_has_no_epoch_before_the_first(store):
+    with pytest.raises(InputError, match="1 or later, got 0"):
+        ForegroundRunner(store, until=0)
 
 
 def test_screening_keeps_how_many_updates_it_accepted(reproduction, folder):
