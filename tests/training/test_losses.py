@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from dpviz.training.losses import BUILDERS, build_loss, second_share
+from dpviz.training.losses import BUILDERS, MeanSquare, build_loss, second_share
 from dpviz.training.spec import LOSSES
 
 LOGITS = torch.tensor([[2.0, -1.0, 0.5], [0.1, 0.2, 3.0]], dtype=torch.float64)
@@ -78,6 +78,14 @@ def test_the_second_loss_takes_over_around_the_threshold(epoch, threshold):
     assert values("sse+focal", epoch, threshold=threshold, gamma=2.0) == pytest.approx(mix(focal(2.0)))
     tailored = [m + (1 - alpha) / 11 * p for m, p in zip(mix(focal(5.0)), PENALTY, strict=True)]
     assert values("tailored", epoch, threshold=threshold, gamma=5.0, beta=11.0) == pytest.approx(tailored)
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_the_penalty_has_the_gradient_of_its_equation_eq_7(layout):
+    hidden = torch.randn(3, 4, 5, 2, dtype=torch.float64).contiguous(memory_format=layout).requires_grad_()
+    assert torch.autograd.gradcheck(MeanSquare.apply, (hidden,))
+    (grad,) = torch.autograd.grad(MeanSquare.apply(hidden).sum(), hidden)
+    assert grad.is_contiguous(memory_format=layout)
 
 
 def test_sae_is_the_sum_of_absolute_errors_eq_10():
