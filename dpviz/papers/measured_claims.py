@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import fmean
 
 import numpy as np
 
+from dpviz.papers.gains import SIGNIFICANT, Gains, by_seed, gains, seeds, words
 from dpviz.papers.library import RECIPES, REPORTED
 from dpviz.papers.priced_claims import PAIRS, cost
 from dpviz.papers.records import Claim, Curve, Curves, Finding
-from dpviz.privacy.special import stdtr, stdtrit
+from dpviz.privacy.special import stdtr
 from dpviz.training.spec import EpochRecord
 
 RISING = {name: name.replace("decreasing", "increasing") for name in PAIRS}
 TIGHT = {name: f"matched-pld-{name.removesuffix('-decreasing')}" for name in PAIRS}
-ONE_SEED = 0.3  # points: less than this between two single runs may be chance
 FIRST = 5  # epochs that count as the first ones
-CORRELATED, SIGNIFICANT = 0.8, 0.05
+CORRELATED = 0.8
+CIFAR_SEED = 1.0  # points: a guess at what may be chance between two single runs on CIFAR-10, where all is less certain
 
 
 def verdict_of(held: Sequence[bool]) -> str:
@@ -38,26 +38,7 @@ def missing(recipes: Iterable[str]) -> Finding:
     return Finding("not checked", f"Not checked yet: it takes full-length runs of {', '.join(recipes)}.")
 
 
-def by_seed(curves: Curves, one: str, other: str) -> list[tuple[Curve, Curve]]:
-    """Runs of both experiments with the same seed: they share first weights and batches, so less of them is chance."""
-    first, second = curves.get(one, {}), curves.get(other, {})
-    return [(first[seed], second[seed]) for seed in sorted(first.keys() & second.keys())]
-
-
 # --- two experiments beside each other ----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Gain:
-    """Points by which one experiment leads another, and how many of them may be chance."""
-
-    points: float
-    chance: float
-    seeds: int
-
-    @property
-    def decided(self) -> bool:
-        return abs(self.points) > self.chance
 
 
 def _leads(curves: Curves, pairs: Mapping[str, str]) -> dict[str, list[float]]:
@@ -70,74 +51,39 @@ def _leads(curves: Curves, pairs: Mapping[str, str]) -> dict[str, list[float]]:
     }
 
 
-def _gains(leads: Mapping[str, Sequence[float]]) -> tuple[dict[str, Gain], Gain]:
-    """The mean lead of each pair, and of all of them.
-
-    Chance is the half width of a 95 % interval by Student's t. A pair has few seeds, so what seeds change in a lead is
-    estimated from all pairs together. Where a seed stands alone it is ONE_SEED.
-    """
-    means = {one: fmean(lead) for one, lead in leads.items()}
-    squares = sum((points - means[one]) ** 2 for one, lead in leads.items() for points in lead)
-    runs = [len(lead) for lead in leads.values()]
-    freedom = sum(runs) - len(runs)
-    apart = stdtrit(freedom, 1 - SIGNIFICANT / 2) * math.sqrt(squares / freedom) if min(runs) > 1 else ONE_SEED
-    each = {one: Gain(means[one], apart / math.sqrt(len(lead)), len(lead)) for one, lead in leads.items()}
-    error = math.sqrt(sum(1 / count for count in runs)) / len(runs)
-    return each, Gain(fmean(means.values()), apart * error, min(runs))
-
-
 def _reported_gain(one: str, other: str) -> float | None:
     first, second = RECIPES[f"curricula/{one}"].headline, RECIPES[f"curricula/{other}"].headline
     return 100 * (first.value - second.value) if first and second else None
 
 
-def _pairwise(pairs: Mapping[str, str], winners: str, losers: str, *, wins: bool = True) -> Callable[[Curves], Finding]:
-    """A check that compares pairs of experiments: the first wins by more than chance, or (`wins` False) never does."""
+def _pairwise(
+    pairs: Mapping[str, str], winners: str, losers: str, verdict: Callable[[Gains], str]
+) -> Callable[[Curves], Finding]:
+    """A check that compares pairs of experiments by where they end."""
 
     def check(curves: Curves) -> Finding:
         leads = _leads(curves, pairs)
         if not leads:
             return _unmeasured(pairs)
-        found, mean = _gains(leads)
+        found = gains(leads, len(pairs))
         said = "; ".join(
-            f"{_words(name)}: {gain.points:+.2f}{_told(name, pairs[name])}" for name, gain in found.items()
+            f"{words(name)}: {points:+.2f}{_told(name, pairs[name])}" for name, points in found.points.items()
         )
         text = (
-            f"Points of test accuracy by which {winners} gain over {losers}: {said}. The mean is {mean.points:+.2f} "
-            f"points over {len(found)} of {len(pairs)} pairs, {_seeds(mean.seeds)}. {_close(found)}{_caution(mean)}"
+            f"Points of test accuracy by which {winners} gain over {losers}: {said}. The mean is "
+            f"{found.mean.points:+.2f} points over {len(leads)} of {len(pairs)} pairs, {seeds([found.mean.seeds])}. "
+            f"{found.chance}"
         )
-        verdict = _verdict(list(found.values()), mean, len(found) == len(pairs), wins)
-        return Finding(verdict, text, {name: gain.points for name, gain in found.items()})
+        return Finding(verdict(found), text, found.points)
 
     return check
-
-
-def _verdict(gains: Sequence[Gain], mean: Gain, complete: bool, wins: bool) -> str:
-    """A gain within chance is no win; but one seed, or some of the pairs, are too few to deny that there is one."""
-    won = [gain.decided and gain.points > 0 for gain in gains]
-    held = won if wins else [not won_here for won_here in won]
-    if any(held):
-        return "holds" if all(held) and complete else "holds partly"
-    if not wins:
-        return "does not hold"
-    if mean.seeds > 1 and mean.decided and mean.points > 0:
-        return "holds partly"
-    lost = any(gain.decided for gain in gains)
-    return "does not hold" if lost or (complete and mean.seeds > 1) else "not checked"
-
-
-def _close(found: Mapping[str, Gain]) -> str:
-    close = [_words(name) for name, gain in found.items() if not gain.decided]
-    if len(close) == len(found):
-        return "No pair differs by more than chance. "
-    return f"Too close to call: {', '.join(close)}. " if close else ""
 
 
 def _unmeasured(pairs: Mapping[str, str]) -> Finding:
     """Without runs the paper's own numbers stand alone."""
     finding = missing(f"curricula/{name}" for pair in list(pairs.items())[:1] for name in pair)
     told = {name: _reported_gain(name, other) for name, other in pairs.items()}
-    said = "; ".join(f"{_words(name)}: {gain:+.2f}" for name, gain in told.items() if gain is not None)
+    said = "; ".join(f"{words(name)}: {gain:+.2f}" for name, gain in told.items() if gain is not None)
     return Finding(
         finding.verdict, f"{finding.text} The paper's own numbers, in points: {said}." if said else finding.text
     )
@@ -146,21 +92,6 @@ def _unmeasured(pairs: Mapping[str, str]) -> Finding:
 def _told(one: str, other: str) -> str:
     gain = _reported_gain(one, other)
     return "" if gain is None else f" (paper {gain:+.2f})"
-
-
-def _words(name: str) -> str:
-    return name.replace("-decreasing", "").replace("-", " ")
-
-
-def _seeds(count: int) -> str:
-    return "one seed each" if count == 1 else f"at least {count} seeds each"
-
-
-def _caution(mean: Gain) -> str:
-    """How much of the mean may be chance."""
-    if mean.seeds > 1:
-        return f"Runs of the same seed are compared; {mean.chance:.2f} points of the mean may be chance."
-    return f"With one seed, less than {ONE_SEED} points of a pair may be chance."
 
 
 # --- accuracy against log epsilon ---------------------------------------------------------------------------------
@@ -225,7 +156,7 @@ def _first_epochs(curves: Curves) -> Finding:
     )
     text = (
         f"Points by which the tailored loss leads cross-entropy in the first {FIRST} and in the last {FIRST} epochs of "
-        f"a run, {_seeds(min(map(len, pairs.values())))}: {said}. A lead that shrinks is worth most to whoever stops "
+        f"a run, {seeds(map(len, pairs.values()))}: {said}. A lead that shrinks is worth most to whoever stops "
         "early, at a small epsilon."
     )
     figures = {f"{data}_{when}": points for data, gain in found.items() for when, points in gain.items()}
@@ -273,17 +204,20 @@ def _adam(curves: Curves) -> Finding:
         one, other = (100 * number.value for number in printed if number)
         text = f"{finding.text} The paper prints {one:.0f} % for DP-Adam and {other:.0f} % for DP-SGD at batch 256."
         return Finding(finding.verdict, text)
-    gains, said = {}, []
+    leads, said = {}, []
     for name, runs in there.items():
         epochs = min(len(curve) for pair in runs for curve in pair)
-        gains[name] = fmean(_lead(one[epochs - 1 : epochs], other[epochs - 1 : epochs]) for one, other in runs)
+        leads[name] = [_lead(one[epochs - 1 : epochs], other[epochs - 1 : epochs]) for one, other in runs]
         of = RECIPES[sgd].spec.epochs
-        said.append(f"{RECIPES[name].title} {gains[name]:+.2f} after {epochs} {f'of {of} ' * (epochs < of)}epochs")
+        said.append(
+            f"{RECIPES[name].title} {fmean(leads[name]):+.2f} after {epochs} {f'of {of} ' * (epochs < of)}epochs"
+        )
+    found = gains(leads, len(leads), CIFAR_SEED)
     text = (
         "Points of test accuracy over DP-SGD after the same epoch, and so at the same epsilon, "
-        f"{_seeds(min(map(len, there.values())))}: {'; '.join(said)}."
+        f"{seeds(map(len, there.values()))}: {'; '.join(said)}. {found.chance}"
     )
-    return Finding(verdict_of([gain > 0 for gain in gains.values()]), text, gains)
+    return Finding(found.never_loses(), text, found.points)
 
 
 # --- screening ----------------------------------------------------------------------------------------------------
@@ -301,30 +235,30 @@ def _screening(kind: str) -> Callable[[Curves], Finding]:
             data: by_seed(curves, f"screening/{data}", f"screening/{data}-tanh")
             for data in ("mnist", "fashion", "cifar10")
         }
-        found = {data: _at_equal(runs, kind) for data, runs in pairs.items() if runs}
-        if not found:
+        equal = {data: at for data, runs in pairs.items() if (at := _at_equal(runs, kind))[1]}
+        if not equal:
             return missing(("screening/mnist", "screening/mnist-tanh"))
         said = "; ".join(
-            f"{data} at {kind} epsilon {budget:.2f}: {one:.2f} % against {other:.2f} %"
-            for data, (budget, one, other) in found.items()
+            f"{data} at {kind} epsilon {budget:.2f}: {fmean(one for one, _ in ends):.2f} % against "
+            f"{fmean(other for _, other in ends):.2f} %"
+            for data, (budget, ends) in equal.items()
         )
-        seeds = _seeds(min(len(runs) for runs in pairs.values() if runs))
-        text = f"Noise screening beside plain DP-SGD (tanh) at equal {kind} epsilon, {seeds}: {said}. {SAYS[kind]}"
-        figures = {f"{data}_gain": one - other for data, (_, one, other) in found.items()}
-        return Finding(verdict_of([one > other for _, one, other in found.values()]), text, figures)
+        found = gains({data: [one - other for one, other in ends] for data, (_, ends) in equal.items()}, len(pairs))
+        text = (
+            f"Noise screening beside plain DP-SGD (tanh) at equal {kind} epsilon, {seeds([found.mean.seeds])}: {said}. "
+            f"{found.chance} {SAYS[kind]}"
+        )
+        return Finding(found.wins(), text, {f"{data}_gain": points for data, points in found.points.items()})
 
     return check
 
 
-def _at_equal(runs: Sequence[tuple[Curve, Curve]], kind: str) -> tuple[float, float, float]:
-    """The largest epsilon that every run reaches, and both mean accuracies there, in percent."""
+def _at_equal(runs: Sequence[tuple[Curve, Curve]], kind: str) -> tuple[float, list[tuple[float, float]]]:
+    """The largest epsilon that every run reaches, and there both accuracies of each seed, in percent."""
     ends = [getattr(curve[-1], f"epsilon_{kind}") for pair in runs for curve in pair]
-    budget = min(end for end in ends if end is not None)
-    reached = [[within(curve, kind, budget) for curve in curves] for curves in zip(*runs, strict=True)]
-    one, other = (
-        fmean(100 * record.test_accuracy if record else math.nan for record in records) for records in reached
-    )
-    return budget, one, other
+    budget = min((end for end in ends if end is not None), default=math.inf)
+    reached = [[within(curve, kind, budget) for curve in pair] for pair in runs]
+    return budget, [(100 * one.test_accuracy, 100 * other.test_accuracy) for one, other in reached if one and other]
 
 
 SAYS = {
@@ -338,21 +272,21 @@ CLAIMS = (
         "curricula",
         "Table 2",
         "Noise that falls beats its rising mirror image at equal epsilon.",
-        _pairwise(RISING, "falling schedules", "rising ones"),
+        _pairwise(RISING, "falling schedules", "rising ones", Gains.wins),
     ),
     Claim(
         "falling-beats-constant-renyi",
         "curricula",
         "Table 3",
         "Falling noise beats constant noise of equal Renyi epsilon.",
-        _pairwise(PAIRS, "falling schedules", "constants of equal Renyi epsilon"),
+        _pairwise(PAIRS, "falling schedules", "constants of equal Renyi epsilon", Gains.wins),
     ),
     Claim(
         "falling-beats-constant-tight",
         "curricula",
         "Table 3, with tight accounting",
         "Falling noise beats constant noise of equal tight epsilon.",
-        _pairwise(TIGHT, "falling schedules", "constants of equal tight epsilon"),
+        _pairwise(TIGHT, "falling schedules", "constants of equal tight epsilon", Gains.wins),
     ),
     Claim(
         "log-epsilon",
@@ -370,7 +304,7 @@ CLAIMS = (
             {f"sample-{name}": name for name in (*(f"constant-{sigma}" for sigma in range(6)), "linear-decreasing")},
             "sorted examples",
             "random batches of the same noise",
-            wins=False,
+            Gains.never_wins,
         ),
     ),
     Claim(
