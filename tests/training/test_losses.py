@@ -84,6 +84,7 @@ def test_the_second_loss_takes_over_around_the_threshold(epoch, threshold):
 def test_the_penalty_has_the_gradient_of_its_equation_eq_7(layout):
     hidden = torch.randn(3, 4, 5, 2, dtype=torch.float64).contiguous(memory_format=layout).requires_grad_()
     assert torch.autograd.gradcheck(MeanSquare.apply, (hidden,))
+    assert torch.autograd.gradgradcheck(MeanSquare.apply, (hidden,))
     (grad,) = torch.autograd.grad(MeanSquare.apply(hidden).sum(), hidden)
     assert grad.is_contiguous(memory_format=layout)
 
