@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -66,9 +66,8 @@ class Gains:
             return "does not hold"
         return "holds partly" if any(seen) or not self.complete else "holds"
 
-    @property
-    def chance(self) -> str:
-        """In words: what is too close to call, and how much of the mean may be chance."""
+    def chance(self, words: Callable[[str], str]) -> str:
+        """A sentence or two: what is too close to call, and how much of the mean may be chance."""
         close = [words(name) for name, gain in self.each.items() if not gain.won and not gain.lost]
         every = len(close) == len(self.each)
         said = "No pair differs by more than chance. " if every else f"Too close to call: {', '.join(close)}. "
@@ -103,10 +102,6 @@ def gains(leads: Mapping[str, Sequence[float]], pairs: int, alone: float = ONE_S
         chances, chance = dict.fromkeys(leads, alone), alone
     each = {name: Gain(means[name], chances[name], len(lead)) for name, lead in leads.items()}
     return Gains(each, Gain(fmean(means.values()), chance, min(runs)), len(leads) == pairs)
-
-
-def words(name: str) -> str:
-    return name.replace("-decreasing", "").replace("-", " ")
 
 
 def seeds(counts: Iterable[int]) -> str:

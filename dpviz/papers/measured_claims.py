@@ -8,7 +8,7 @@ from statistics import fmean
 
 import numpy as np
 
-from dpviz.papers.gains import SIGNIFICANT, Gains, by_seed, gains, seeds, words
+from dpviz.papers.gains import SIGNIFICANT, Gains, by_seed, gains, seeds
 from dpviz.papers.library import RECIPES, REPORTED
 from dpviz.papers.priced_claims import PAIRS, cost
 from dpviz.papers.records import Claim, Curve, Curves, Finding
@@ -17,6 +17,7 @@ from dpviz.training.spec import EpochRecord
 
 RISING = {name: name.replace("decreasing", "increasing") for name in PAIRS}
 TIGHT = {name: f"matched-pld-{name.removesuffix('-decreasing')}" for name in PAIRS}
+DATA = {"mnist": "MNIST", "fashion": "Fashion-MNIST", "cifar10": "CIFAR-10"}
 FIRST = 5  # epochs that count as the first ones
 CORRELATED = 0.8
 CIFAR_SEED = 1.0  # points: a guess at what may be chance between two single runs on CIFAR-10, where all is less certain
@@ -67,12 +68,12 @@ def _pairwise(
             return _unmeasured(pairs)
         found = gains(leads, len(pairs))
         said = "; ".join(
-            f"{words(name)}: {points:+.2f}{_told(name, pairs[name])}" for name, points in found.points.items()
+            f"{_words(name)}: {points:+.2f}{_told(name, pairs[name])}" for name, points in found.points.items()
         )
         text = (
             f"Points of test accuracy by which {winners} gain over {losers}: {said}. The mean is "
             f"{found.mean.points:+.2f} points over {len(leads)} of {len(pairs)} pairs, {seeds([found.mean.seeds])}. "
-            f"{found.chance}"
+            f"{found.chance(_words)}"
         )
         return Finding(verdict(found), text, found.points)
 
@@ -83,10 +84,14 @@ def _unmeasured(pairs: Mapping[str, str]) -> Finding:
     """Without runs the paper's own numbers stand alone."""
     finding = missing(f"curricula/{name}" for pair in list(pairs.items())[:1] for name in pair)
     told = {name: _reported_gain(name, other) for name, other in pairs.items()}
-    said = "; ".join(f"{words(name)}: {gain:+.2f}" for name, gain in told.items() if gain is not None)
+    said = "; ".join(f"{_words(name)}: {gain:+.2f}" for name, gain in told.items() if gain is not None)
     return Finding(
         finding.verdict, f"{finding.text} The paper's own numbers, in points: {said}." if said else finding.text
     )
+
+
+def _words(name: str) -> str:
+    return name.replace("-decreasing", "").replace("-", " ")
 
 
 def _told(one: str, other: str) -> str:
@@ -133,10 +138,7 @@ def _log_epsilon(curves: Curves) -> Finding:
 
 def _loss_pairs(curves: Curves) -> dict[str, list[tuple[Curve, Curve]]]:
     """Dataset -> (tailored loss, cross-entropy) of each seed with runs of both."""
-    pairs = {
-        data: by_seed(curves, f"losing-less/{data}-o-t-cnn", f"losing-less/{data}-ce-t-cnn")
-        for data in ("mnist", "fashion", "cifar10")
-    }
+    pairs = {data: by_seed(curves, f"losing-less/{data}-o-t-cnn", f"losing-less/{data}-ce-t-cnn") for data in DATA}
     return {data: runs for data, runs in pairs.items() if runs}
 
 
@@ -152,7 +154,7 @@ def _first_epochs(curves: Curves) -> Finding:
         for data, runs in pairs.items()
     }
     said = "; ".join(
-        f"{data}: {gain['first']:+.2f} at first, {gain['last']:+.2f} at the end" for data, gain in found.items()
+        f"{DATA[data]}: {gain['first']:+.2f} at first, {gain['last']:+.2f} at the end" for data, gain in found.items()
     )
     text = (
         f"Points by which the tailored loss leads cross-entropy in the first {FIRST} and in the last {FIRST} epochs of "
@@ -177,7 +179,7 @@ def _alignment(curves: Curves) -> Finding:
             found[data] = {"tailored": fmean(one for one, _ in known), "ce": fmean(other for _, other in known)}
     if not found:
         return missing(("losing-less/mnist-o-t-cnn", "losing-less/mnist-ce-t-cnn (with diagnostics)"))
-    said = "; ".join(f"{data}: {mean['tailored']:.3f} against {mean['ce']:.3f}" for data, mean in found.items())
+    said = "; ".join(f"{DATA[data]}: {mean['tailored']:.3f} against {mean['ce']:.3f}" for data, mean in found.items())
     text = (
         "Cosine between the mean gradient and the mean of clipped gradients (1: clipping only shortens), averaged over "
         f"epochs, tailored loss against cross-entropy, in the runs that were looked into: {said}."
@@ -215,7 +217,7 @@ def _adam(curves: Curves) -> Finding:
     found = gains(leads, len(leads), CIFAR_SEED)
     text = (
         "Points of test accuracy over DP-SGD after the same epoch, and so at the same epsilon, "
-        f"{seeds(map(len, there.values()))}: {'; '.join(said)}. {found.chance}"
+        f"{seeds(map(len, there.values()))}: {'; '.join(said)}. {found.chance(lambda name: RECIPES[name].title)}"
     )
     return Finding(found.never_loses(), text, found.points)
 
@@ -231,22 +233,19 @@ def within(curve: Curve, kind: str, budget: float) -> EpochRecord | None:
 
 def _screening(kind: str) -> Callable[[Curves], Finding]:
     def check(curves: Curves) -> Finding:
-        pairs = {
-            data: by_seed(curves, f"screening/{data}", f"screening/{data}-tanh")
-            for data in ("mnist", "fashion", "cifar10")
-        }
+        pairs = {data: by_seed(curves, f"screening/{data}", f"screening/{data}-tanh") for data in DATA}
         equal = {data: at for data, runs in pairs.items() if (at := _at_equal(runs, kind))[1]}
         if not equal:
             return missing(("screening/mnist", "screening/mnist-tanh"))
         said = "; ".join(
-            f"{data} at {kind} epsilon {budget:.2f}: {fmean(one for one, _ in ends):.2f} % against "
+            f"{DATA[data]} at {kind} epsilon {budget:.2f}: {fmean(one for one, _ in ends):.2f} % against "
             f"{fmean(other for _, other in ends):.2f} %"
             for data, (budget, ends) in equal.items()
         )
         found = gains({data: [one - other for one, other in ends] for data, (_, ends) in equal.items()}, len(pairs))
         text = (
             f"Noise screening beside plain DP-SGD (tanh) at equal {kind} epsilon, {seeds([found.mean.seeds])}: {said}. "
-            f"{found.chance} {SAYS[kind]}"
+            f"{found.chance(DATA.__getitem__)} {SAYS[kind]}"
         )
         return Finding(found.wins(), text, {f"{data}_gain": points for data, points in found.points.items()})
 
