@@ -44,10 +44,15 @@ ORDER: tuple[tuple[tuple[str, ...], tuple[int, ...]], ...] = (
     (("losing-less/fashion-ce-t-pfe-cnn", "losing-less/fashion-o-t-pfe-cnn"), (0,)),
     (("curricula/*",), (1, 2)),
     (("losing-less/fashion-ce-t-cnn", "losing-less/fashion-o-t-cnn", "screening/fashion", "screening/fashion-*"), (0,)),
-    (("losing-less/mnist-*-t-cnn", "losing-less/fashion-*-t-cnn"), SEEDS),
-    (("screening/mnist*", "screening/fashion*", "losing-less/mnist-*", "losing-less/fashion-*"), SEEDS),
+    (("losing-less/mnist-ce-t-cnn", "losing-less/mnist-o-t-cnn", "screening/mnist", "screening/mnist-tanh"), (1, 2)),
+    (("losing-less/fashion-ce-t-cnn", "losing-less/fashion-o-t-cnn"), (1, 2)),
+    (("screening/fashion", "screening/fashion-tanh"), (1, 2)),
     (("losing-less/cifar10-ce-t-cnn", "losing-less/cifar10-o-t-cnn"), (0,)),
-    (("optimizers/dp-*-b256", "optimizers/dp-adam-b256-lr0.001", "screening/cifar10*"), (0,)),
+    (("optimizers/dp-sgd-b256", "optimizers/dp-adam-b256-lr0.001", "optimizers/dp-*-b256"), (0,)),
+    (("losing-less/mnist-sse*-t-cnn", "losing-less/fashion-sse*-t-cnn"), (1, 2)),
+    (("screening/mnist-*", "screening/fashion-*"), (1, 2)),
+    (("losing-less/mnist-*", "losing-less/fashion-*"), SEEDS),
+    (("screening/cifar10*",), (0,)),
 )
 
 
