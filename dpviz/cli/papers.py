@@ -14,7 +14,7 @@ from dpviz.papers.claims import CLAIMS
 from dpviz.papers.records import Claim, Finding
 from dpviz.runs.cached import cached_runs
 from dpviz.runs.reproduce import Outcome, Reproduction, Task, tasks
-from dpviz.runs.results import Experiment, experiments, findings, measured
+from dpviz.runs.results import Experiment, Measured, experiments, findings, measured
 from dpviz.runs.store import Store
 
 UNITS = {"h": 3600, "m": 60, "s": 1}
@@ -128,7 +128,7 @@ def _row(row: Experiment) -> tuple[Any, ...]:
         row.name,
         f"{100 * reported.value:.2f} %{'' if reported.quantity == 'test_accuracy' else ' error'}" if reported else None,
         reported.place if reported else None,
-        f"{100 * ours.mean:.2f}{spread} %" if ours else None,
+        f"{100 * ours.mean:.2f}{spread} %{_shortened(ours)}" if ours else None,
         len(ours.runs) if ours else None,
         f"{row.difference:+.2f}" if row.difference is not None else None,
         row.claimed,
@@ -136,11 +136,21 @@ def _row(row: Experiment) -> tuple[Any, ...]:
     )
 
 
+def _shortened(ours: Measured) -> str:
+    return f" ({ours.epochs} of {ours.runs[0].spec.epochs} epochs)" if ours.shortened else ""
+
+
 def _experiment_json(row: Experiment) -> dict[str, Any]:
     """Accuracies (and prestige's errors) are fractions; null: not reported, not measured, no guarantee."""
     ours, reported = row.measured, row.reported
     told = {"value": reported.value, "place": reported.place, "quantity": reported.quantity} if reported else None
-    found = {"mean": ours.mean, "std": ours.std, "seeds": len(ours.runs), "epochs": ours.epochs} if ours else None
+    found = ours and {
+        "mean": ours.mean,
+        "std": ours.std,
+        "seeds": len(ours.runs),
+        "epochs": ours.epochs,
+        "shortened": ours.shortened,
+    }
     return {
         "paper": row.paper,
         "name": row.name,

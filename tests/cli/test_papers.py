@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from dpviz.cli import main
 from dpviz.cli.papers import duration
 from dpviz.papers import RECIPES
+from dpviz.runs.cached import cached_runs
 
 CACHED = "curricula/linear-decreasing-c3"  # an experiment whose seed 0 comes with dpviz
 
@@ -28,7 +30,7 @@ def test_papers_lists_every_experiment_with_what_is_reported_ours_and_both_epsil
     assert row["paper"] == "curricula"
     assert row["reported"] == {"value": 0.9463, "place": "Table 2", "quantity": "test_accuracy"}
     assert row["epsilon"]["claimed"] == 1.4
-    assert rows[CACHED]["ours"].keys() == {"mean", "std", "seeds", "epochs"}
+    assert rows[CACHED]["ours"].keys() == {"mean", "std", "seeds", "epochs", "shortened"}
     assert 0.5 < rows[CACHED]["ours"]["mean"] < 1
     assert row["epsilon"]["sound"] == pytest.approx(1.004, abs=3e-3)
     assert rows["curricula/sample-constant-1"]["epsilon"]["sound"] is None
@@ -48,6 +50,19 @@ def test_papers_reads_as_a_table(capsys):
     text = capsys.readouterr().out
     assert "curricula/linear-decreasing" in text
     assert "Noise that falls beats its rising mirror image" in text
+
+
+def test_a_run_that_stopped_early_is_marked_in_table_and_json(capsys, monkeypatch):
+    listing = cached_runs()
+    whole = next(item for item in listing.runs if item.run.spec.recipe == CACHED)
+    run_of_7 = dataclasses.replace(whole.run, status="stopped", epochs=whole.run.epochs[:7])
+    short = dataclasses.replace(listing, runs=(dataclasses.replace(whole, run=run_of_7),))
+    monkeypatch.setattr("dpviz.cli.papers.cached_runs", lambda: short)
+    assert main(["papers", "curricula"]) == 0
+    assert "(7 of 20 epochs)" in capsys.readouterr().out
+    _, data = run(capsys, "papers", "curricula")
+    (ours,) = (row["ours"] for row in data["experiments"] if row["name"] == CACHED)
+    assert (ours["epochs"], ours["shortened"]) == (7, True)
 
 
 def test_reproduce_lists_what_there_is_to_do_and_trains_nothing(capsys, tmp_path, monkeypatch):
