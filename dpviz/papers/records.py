@@ -115,7 +115,7 @@ class Finding:
 class Claim:
     """Something a paper says, where it says it, and the function that checks it.
 
-    It gets full-length curves; a check that compares epoch with epoch can make use of `shortened` ones, too.
+    It gets full-length curves, and `shortened` ones if it tells what they have come to; those decide nothing.
     """
 
     name: str
