@@ -147,7 +147,7 @@ def agreement(frames: Iterable[pd.DataFrame]) -> str:
     tables = [frame for frame in frames if len(frame)]
     known = pd.concat(tables)["difference"].dropna() if tables else pd.Series(dtype=float)
     if known.empty:
-        return "No full-length run of this paper is cached yet; the reported numbers stand alone."
+        return "No full-length run of this paper is cached yet, so no difference is drawn."
     near = int((known.abs() <= NEAR).sum())
     return (
         f"{near} of {len(known)} reported accuracies that were run here are met within {NEAR:g} point; the mean "
