@@ -43,6 +43,10 @@ class Gains:
     def points(self) -> dict[str, float]:
         return {name: gain.points for name, gain in self.each.items()}
 
+    @property
+    def seeds(self) -> str:
+        return seeds(gain.seeds for gain in self.each.values())
+
     def wins(self) -> str:
         """Verdict on "the first wins". Within chance is no win; but one seed, or some of the pairs, deny nothing."""
         won = [gain.won for gain in self.each.values()]
@@ -105,5 +109,9 @@ def gains(leads: Mapping[str, Sequence[float]], pairs: int, alone: float = ONE_S
 
 
 def seeds(counts: Iterable[int]) -> str:
-    fewest = min(counts)
-    return "one seed each" if fewest == 1 else f"at least {fewest} seeds each"
+    """How many seeds there are, in words."""
+    ordered = sorted(counts)
+    fewest, most = ordered[0], ordered[-1]
+    if fewest < most:
+        return f"{fewest} to {most} seeds each"
+    return "one seed each" if most == 1 else f"{most} seeds each"

@@ -72,7 +72,7 @@ def _pairwise(
         )
         text = (
             f"Points of test accuracy by which {winners} gain over {losers}: {said}. The mean is "
-            f"{found.mean.points:+.2f} points over {len(leads)} of {len(pairs)} pairs, {seeds([found.mean.seeds])}. "
+            f"{found.mean.points:+.2f} points over {len(leads)} of {len(pairs)} pairs, {found.seeds}. "
             f"{found.chance(_words)}"
         )
         return Finding(verdict(found), text, found.points)
@@ -215,7 +215,7 @@ def _adam(curves: Curves) -> Finding:
     said = "; ".join(f"{RECIPES[name].title} {points:+.2f}" for name, points in found.points.items())
     text = (
         f"Points of test accuracy over DP-SGD after {epochs} of {of} epochs, at the same epsilon, "
-        f"{seeds(map(len, there.values()))}: {said}. {found.chance(lambda name: RECIPES[name].title)}"
+        f"{found.seeds}: {said}. {found.chance(lambda name: RECIPES[name].title)}"
     )
     if epochs < of:
         return Finding("not checked", f"{text} The runs stopped early; what they end at decides.", found.points)
@@ -244,7 +244,7 @@ def _screening(kind: str) -> Callable[[Curves], Finding]:
         )
         found = gains({data: [one - other for one, other in ends] for data, (_, ends) in equal.items()}, len(pairs))
         text = (
-            f"Noise screening beside plain DP-SGD (tanh) at equal {kind} epsilon, {seeds([found.mean.seeds])}: {said}. "
+            f"Noise screening beside plain DP-SGD (tanh) at equal {kind} epsilon, {found.seeds}: {said}. "
             f"{found.chance(DATA.__getitem__)} {SAYS[kind]}"
         )
         return Finding(found.wins(), text, {f"{data}_gain": points for data, points in found.points.items()})

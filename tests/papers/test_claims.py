@@ -11,6 +11,7 @@ import pytest
 
 from dpviz.papers import PAPERS, RECIPES
 from dpviz.papers.claims import CLAIMS, claims_of
+from dpviz.papers.gains import seeds as count_seeds
 from dpviz.papers.measured_claims import correlation, verdict_of, within
 from dpviz.papers.records import VERDICTS, Finding
 from dpviz.runs import Run
@@ -236,8 +237,14 @@ def test_seeds_are_averaged_and_what_may_be_chance_is_told():
     }
     finding = CLAIMS["falling-beats-rising"].check(curves)
     assert finding.figures["linear-decreasing"] == pytest.approx(4.0)
-    assert "at least 2 seeds each" in finding.text
+    assert "pairs, 2 seeds each" in finding.text
     assert "0.00 points of the mean may be chance" in finding.text
+
+
+def test_seeds_are_counted_in_words():
+    assert count_seeds([1, 1]) == "one seed each"
+    assert count_seeds([3, 3]) == "3 seeds each"
+    assert count_seeds([3, 1, 2]) == "1 to 3 seeds each"
 
 
 def rising_pairs(*gains_by_seed):
