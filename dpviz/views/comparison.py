@@ -51,17 +51,20 @@ def group_of(run: Run) -> str:
 
 
 def _own_rows(run: Run) -> Iterator[tuple[Any, ...]]:
-    name = run_name(run)
-    if run.status != "done":
-        name += f" (epoch {len(run.epochs)} of {run.spec.epochs})"
     paper = run.spec.recipe.partition("/")[0] if run.spec.recipe in RECIPES else ""
-    yield from _run_rows(run, (group_of(run), name, "own", paper))
+    yield from _run_rows(run, (group_of(run), run_name(run) + _so_far(run), "own", paper))
 
 
 def _cached_rows(item: CachedRun) -> Iterator[tuple[Any, ...]]:
     recipe = f"{item.paper}/{item.experiment}"
-    name = RECIPES[recipe].title if recipe in RECIPES else recipe
-    yield from _run_rows(item.run, (f"cached/{recipe}", name, "cached", item.paper))
+    name = (RECIPES[recipe].title if recipe in RECIPES else recipe) + _so_far(item.run)
+    group = f"cached/{recipe}" if item.run.status == "done" else f"cached/{recipe}/{item.seed}"
+    yield from _run_rows(item.run, (group, name, "cached", item.paper))
+
+
+def _so_far(run: Run) -> str:
+    """A run that is not whole says so in its name."""
+    return "" if run.status == "done" else f" (epoch {len(run.epochs)} of {run.spec.epochs})"
 
 
 def _run_rows(run: Run, who: tuple[str, str, str, str]) -> Iterator[tuple[Any, ...]]:

@@ -62,6 +62,13 @@ def test_other_settings_do_not_fold_nor_do_runs_that_are_not_finished():
     assert "MNIST, Logistic regression, constant 1 (epoch 2 of 4) — my run" in set(folded["label"])
 
 
+def test_a_cached_run_that_stopped_early_stands_alone_and_says_so():
+    folded = fold(comparison_frame(cached=[made_cached(), made_cached(seed=1, status="stopped", count=2)]))
+    labels = folded.groupby("group")["label"].first()
+    assert labels["cached/curricula/constant-1"] == "Constant 1 — curricula, full-length run"
+    assert labels["cached/curricula/constant-1/1"].startswith("Constant 1 (epoch 2 of 4) — curricula")
+
+
 def test_one_seed_has_no_spread():
     assert fold(comparison_frame([made_run()]))["accuracy_spread"].isna().all()
 
