@@ -7,10 +7,11 @@ import streamlit as st
 from dpviz.privacy.tables import InputError
 from dpviz.training.tabular import picture_data
 from dpviz.ui.cards import input_error
-from dpviz.ui.local_page import card, choose_data, launch, numbers, picture, results, settings, table3
+from dpviz.ui.local_page import adopt, card, choose_data, launch, numbers, picture, results, settings, table3
 from dpviz.ui.shell import ensure_navigation
 
 ensure_navigation()
+adopt()
 st.title("Local privacy")
 st.caption(
     "Nobody is trusted with the data: each person answers with a random half-truth, at every visit. PRESTIGE asks "
@@ -37,7 +38,7 @@ with form:
     if spec is not None:
         launch(spec, data)
 with shown:
-    results(data)
+    results(spec, data)
 if spec is not None:
     people = data or picture_data()
     with numbers_place:

@@ -2,11 +2,11 @@
 
 import streamlit as st
 
-from dpviz.ui.papers_page import choose_paper, go_to_train, proposal, tables, warnings, what_holds
+from dpviz.ui.papers_page import choose_paper, go, proposal, tables, warnings, what_holds
 from dpviz.ui.shell import ensure_navigation
 
 ensure_navigation()
-go_to_train()
+go()
 st.title("Papers")
 paper = choose_paper()
 proposal(paper)

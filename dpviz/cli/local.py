@@ -7,12 +7,16 @@ import json
 import platform
 import sys
 import time
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpviz.cli.command import Command, Result, number, table, whole
+from dpviz.papers import LOCAL_RECIPES, LocalRecipe
 from dpviz.privacy.tables import InputError
+from dpviz.runs.cached import default_folder
+from dpviz.runs.local_results import PAPER, local_results, rows_of
 from dpviz.training.localspec import RANGES, LocalSpec
 
 if TYPE_CHECKING:
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
     from dpviz.training.trials import Difference, Trial
 
 PRINTED = ("prestige", "djw", "sgd")
+FOLDS = 5  # of what is cached
 SETTINGS = ("batch_size", "epochs", "share", "threshold", "mu", "regularization", "radius", "length", "intercept")
 
 
@@ -171,6 +176,27 @@ def _command(args: argparse.Namespace) -> str:
         if getattr(args, name) is not None:
             words.append(f"--{name.replace('_', '-')} {getattr(args, name):g}")
     return " ".join([*words, f"--cross-validate --folds {args.folds}"] if args.cross_validate else words)
+
+
+def reproduce(recipes: Sequence[LocalRecipe], data_dir: Path | None) -> Iterator[tuple[LocalRecipe, ...]]:
+    """Make what is missing of these experiments, by the command above: a file for all methods of one data and loss."""
+    for data, loss in dict.fromkeys((recipe.data, recipe.spec.loss) for recipe in missing(recipes)):
+        group = [recipe for recipe in LOCAL_RECIPES.values() if (recipe.data, recipe.spec.loss) == (data, loss)]
+        spec, methods = group[0].spec, ",".join(recipe.spec.method for recipe in group)
+        line = [f"--data={data}", f"--loss={loss}", f"--methods={methods}", f"--budgets={spec.epsilon:g}"]
+        line += [f"--{name.replace('_', '-')}={getattr(spec, name):g}" for name in SETTINGS if name != "regularization"]
+        line += ["--cross-validate", f"--folds={FOLDS}", f"--out={default_folder() / PAPER / f'{data}-{loss}.json'}"]
+        line += [f"--data-dir={data_dir}"] if data_dir is not None else []
+        parser = argparse.ArgumentParser()
+        _arguments(parser)
+        _run(parser.parse_args(line))
+        yield tuple(group)
+
+
+def missing(recipes: Iterable[LocalRecipe]) -> tuple[LocalRecipe, ...]:
+    """Those of these experiments that no cached result holds."""
+    results, _ = local_results()
+    return tuple(recipe for recipe in recipes if next(rows_of(recipe, results), None) is None)
 
 
 COMMANDS = (Command("local", "local privacy: PRESTIGE, DJW and SGD, test error against budget", _arguments, _run),)

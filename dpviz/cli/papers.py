@@ -5,14 +5,19 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+import time
+from collections.abc import Iterator
 from typing import Any
 
 from dpviz.cli.command import Command, Result, table, whole
+from dpviz.cli.local import missing as missing_locally
+from dpviz.cli.local import reproduce as reproduce_locally
 from dpviz.cli.training import check_machine, foreground, machine_arguments, seeds_of
-from dpviz.papers import PAPERS
+from dpviz.papers import LOCAL_RECIPES, PAPERS, LocalRecipe, local_recipes_of
 from dpviz.papers.claims import CLAIMS
 from dpviz.papers.records import Claim, Finding
 from dpviz.runs.cached import cached_runs
+from dpviz.runs.local_results import local_results
 from dpviz.runs.reproduce import Outcome, Reproduction, Task, tasks
 from dpviz.runs.results import Experiment, Measured, experiments, findings, measured
 from dpviz.runs.store import Store
@@ -42,12 +47,14 @@ def duration(text: str) -> float:
 
 
 def _reproduce(args: argparse.Namespace) -> Result:
-    wanted = tasks(args.which, seeds_of(args.seeds) if args.seeds is not None else None)
-    reproduction = Reproduction(Store())
+    local = _local_recipes(args.which)
+    alone = args.which is not None and bool(local)
+    wanted = () if alone else tasks(args.which, seeds_of(args.seeds) if args.seeds is not None else None)
+    started, reproduction = time.monotonic(), Reproduction(Store())
     for warning in reproduction.warnings:
         print(f"dpviz: {warning}", file=sys.stderr)
     if args.list:
-        return _listed(reproduction, wanted)
+        return _listed(reproduction, wanted, local)
     check_machine(args)
     outcomes = []
     missing = reproduction.missing(wanted, args.until_epoch)
@@ -58,14 +65,41 @@ def _reproduce(args: argparse.Namespace) -> Result:
         for outcome in made:
             outcomes.append(outcome)
             print(_sentence(outcome), file=sys.stderr, flush=True)
-    left = len(reproduction.missing(wanted, args.until_epoch))
+    made_locally = list(_reproduce_locally(local, args, started))
+    left = len(reproduction.missing(wanted, args.until_epoch)) + len(missing_locally(local))
     args.exit_code = int(any(outcome.state == "failed" for outcome in outcomes))
-    lines = [*map(_sentence, outcomes), f"{len(wanted) - left} of {len(wanted)} runs are cached; {left} are missing"]
-    return {"runs": [_outcome_json(outcome) for outcome in outcomes], "missing": left}, "\n".join(lines)
+    every = len(wanted) + len(local)
+    lines = [*map(_sentence, outcomes), *(f"{name}: cached" for name in made_locally)]
+    lines.append(f"{every - left} of {every} runs are cached; {left} are missing")
+    runs = [_outcome_json(outcome) for outcome in outcomes]
+    runs += [{"experiment": name, "seed": None, "state": "cached", "error": ""} for name in made_locally]
+    return {"runs": runs, "missing": left}, "\n".join(lines)
 
 
-def _listed(reproduction: Reproduction, wanted: tuple[Task, ...]) -> Result:
+def _local_recipes(which: str | None) -> tuple[LocalRecipe, ...]:
+    """The experiments under local privacy among those asked for; their repeats take the place of seeds."""
+    paper, _, experiment = (which or "").partition("/")
+    if which is not None and not (paper in PAPERS and local_recipes_of(paper)):
+        return ()
+    return (LOCAL_RECIPES[which],) if which and experiment else tuple(LOCAL_RECIPES.values())
+
+
+def _reproduce_locally(recipes: tuple[LocalRecipe, ...], args: argparse.Namespace, started: float) -> Iterator[str]:
+    """Names of the experiments that were made, until the time is up."""
+    making = reproduce_locally(recipes, args.data_dir)
+    while args.time_budget is None or time.monotonic() - started < args.time_budget:
+        made = next(making, None)
+        if made is None:
+            return
+        for recipe in made:
+            print(f"{recipe.name}: cached", file=sys.stderr, flush=True)
+            yield recipe.name
+
+
+def _listed(reproduction: Reproduction, wanted: tuple[Task, ...], local: tuple[LocalRecipe, ...]) -> Result:
     rows = [(task.recipe, task.seed, reproduction.state(task)) for task in wanted]
+    absent = missing_locally(local)
+    rows += [(recipe.name, None, "missing" if recipe in absent else "cached") for recipe in local]
     data = [{"experiment": recipe, "seed": seed, "state": state} for recipe, seed, state in rows]
     return {"runs": data, "warnings": reproduction.warnings}, table(("experiment", "seed", "state"), rows)
 
@@ -101,11 +135,11 @@ def _papers_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _papers(args: argparse.Namespace) -> Result:
-    listing = cached_runs()
-    results, odd = measured(listing.runs)
+    listing, (local, unread) = cached_runs(), local_results()
+    results, odd = measured(listing.runs, local)
     rows = experiments(results, args.which)
     checked = findings((claim for claim in CLAIMS.values() if args.which in (None, claim.paper)), results)
-    warnings = (*listing.warnings, *odd)
+    warnings = (*listing.warnings, *unread, *odd)
     heads = ("experiment", "reported", "place", "ours", "seeds", "difference", "epsilon (claimed)", "epsilon (sound)")
     verdicts = [(claim.paper, claim.text, finding.verdict) for claim, finding in checked]
     parts = [
@@ -129,7 +163,7 @@ def _row(row: Experiment) -> tuple[Any, ...]:
         f"{100 * reported.value:.2f} %{'' if reported.quantity == 'test_accuracy' else ' error'}" if reported else None,
         reported.place if reported else None,
         f"{100 * ours.mean:.2f}{spread} %{_shortened(ours)}" if ours else None,
-        len(ours.runs) if ours else None,
+        len(ours.values) if ours else None,
         f"{row.difference:+.2f}" if row.difference is not None else None,
         row.claimed,
         row.sound,
@@ -137,7 +171,7 @@ def _row(row: Experiment) -> tuple[Any, ...]:
 
 
 def _shortened(ours: Measured) -> str:
-    return f" ({ours.epochs} of {ours.runs[0].spec.epochs} epochs)" if ours.shortened else ""
+    return f" ({ours.epochs} of {ours.planned_epochs} epochs)" if ours.shortened else ""
 
 
 def _experiment_json(row: Experiment) -> dict[str, Any]:
@@ -147,7 +181,7 @@ def _experiment_json(row: Experiment) -> dict[str, Any]:
     found = ours and {
         "mean": ours.mean,
         "std": ours.std,
-        "seeds": len(ours.runs),
+        "seeds": len(ours.values),
         "epochs": ours.epochs,
         "shortened": ours.shortened,
     }

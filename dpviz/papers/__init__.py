@@ -4,17 +4,29 @@ Every paper has a folder here: `paper.toml` (what it proposes, what it leaves op
 of its tables, and `text.csv` for the numbers that only its text gives.
 """
 
-from dpviz.papers.library import PAPERS, RECIPES, REPORTED, recipe, recipes_of, reported_of
-from dpviz.papers.records import OpenValue, Paper, Recipe, Reported
+from dpviz.papers.library import (
+    LOCAL_RECIPES,
+    PAPERS,
+    RECIPES,
+    REPORTED,
+    local_recipes_of,
+    recipe,
+    recipes_of,
+    reported_of,
+)
+from dpviz.papers.records import LocalRecipe, OpenValue, Paper, Recipe, Reported
 
 __all__ = [
+    "LOCAL_RECIPES",
     "PAPERS",
     "RECIPES",
     "REPORTED",
+    "LocalRecipe",
     "OpenValue",
     "Paper",
     "Recipe",
     "Reported",
+    "local_recipes_of",
     "recipe",
     "recipes_of",
     "reported_of",

@@ -1,4 +1,4 @@
-"""PAPERS, REPORTED and RECIPES, read once from the papers' folders.
+"""PAPERS, REPORTED, RECIPES and LOCAL_RECIPES, read once from the papers' folders.
 
 A table file is as wide as the paper's table: a row is an experiment, `epsilon`, `delta`, `spread` and `note` describe
 it, and every other column is a quantity. A recipe starts from its paper's [base], or from the recipe it is `like`.
@@ -14,8 +14,9 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import Any
 
-from dpviz.papers.records import Named, OpenValue, Paper, Recipe, Reported
+from dpviz.papers.records import LocalRecipe, Named, OpenValue, Paper, Recipe, Reported
 from dpviz.privacy.schedules import Schedule
+from dpviz.training.localspec import LocalSpec
 from dpviz.training.spec import RunSpec
 
 SHORT_NAMES = ("curricula", "losing-less", "optimizers", "prestige", "screening")
@@ -69,17 +70,22 @@ def _spec(recipe: str, settings: Mapping[str, Any]) -> RunSpec:
     return RunSpec(schedule=schedule, recipe=recipe, knobs=knobs, **fields)
 
 
-def _recipes(paper: str) -> Iterator[Recipe]:
+def _recipes(paper: str) -> Iterator[Recipe | LocalRecipe]:
+    """The experiments of a paper; those that name their `data` are local ones."""
     data = _toml(paper)
     for short, own in data.get("recipes", {}).items():
-        name = f"{paper}/{short}"
+        name, settings = f"{paper}/{short}", _settings(short, data)
         open_values = tuple(
             OpenValue(row["what"], row["chosen"], row["why"])
             for row in data.get("open", ())
             if any(fnmatch(short, pattern) for pattern in row.get("recipes", ["*"]))
         )
-        reported = tuple(number for number in REPORTED if number.name == name)
-        yield Recipe(name, paper, own["title"], _spec(name, _settings(short, data)), open_values, reported)
+        beside = (open_values, tuple(number for number in REPORTED if number.name == name))
+        if "data" in settings:
+            spec = LocalSpec(**{key: value for key, value in settings.items() if key not in ("title", "data", "like")})
+            yield LocalRecipe(name, paper, own["title"], settings["data"], spec, *beside)
+        else:
+            yield Recipe(name, paper, own["title"], _spec(name, settings), *beside)
 
 
 def _paper(name: str) -> Paper:
@@ -90,7 +96,9 @@ def _paper(name: str) -> Paper:
 
 PAPERS: Named[Paper] = Named("paper", {name: _paper(name) for name in SHORT_NAMES})
 REPORTED: tuple[Reported, ...] = tuple(number for name in SHORT_NAMES for number in _reported(name))
-RECIPES: Named[Recipe] = Named("recipe", {recipe.name: recipe for name in SHORT_NAMES for recipe in _recipes(name)})
+_EVERY = tuple(recipe for name in SHORT_NAMES for recipe in _recipes(name))
+RECIPES: Named[Recipe] = Named("recipe", {it.name: it for it in _EVERY if isinstance(it, Recipe)})
+LOCAL_RECIPES: Named[LocalRecipe] = Named("recipe", {it.name: it for it in _EVERY if isinstance(it, LocalRecipe)})
 
 
 def recipe(name: str) -> Recipe:
@@ -99,8 +107,13 @@ def recipe(name: str) -> Recipe:
 
 
 def recipes_of(paper: str) -> tuple[Recipe, ...]:
-    """Every recipe of a paper, in the paper's order."""
+    """Every recipe of a paper that the training loop runs, in the paper's order."""
     return tuple(recipe for recipe in RECIPES.values() if recipe.paper == PAPERS[paper].name)
+
+
+def local_recipes_of(paper: str) -> tuple[LocalRecipe, ...]:
+    """Every recipe of a paper under local privacy, in the paper's order."""
+    return tuple(recipe for recipe in LOCAL_RECIPES.values() if recipe.paper == PAPERS[paper].name)
 
 
 def reported_of(paper: str) -> tuple[Reported, ...]:

@@ -182,7 +182,7 @@ def _lemma_two(curves: Curves) -> Finding:
     text = (
         "200,000 private answers to one vector of length 1 (10 dimensions, epsilon 1) have a mean of length "
         f"{printed:.2f} along it with the printed scale B, and {mended:.2f} with half of it. The printed B is twice "
-        "what unbiasedness needs: learning still works, with steps and noise twice as large."
+        "what unbiasedness needs. Learning is not touched: Algorithm 1 divides its steps by B, so it cancels."
     )
     verdict = "holds" if abs(printed - 1) < 0.1 else "does not hold"
     return Finding(verdict, text, {"mean_printed": printed, "mean_half": mended})

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from dpviz.privacy.tables import InputError
+from dpviz.training.localspec import LocalSpec
 from dpviz.training.spec import EpochRecord, RunSpec
 
 T = TypeVar("T")
 
 SOURCES = ("table", "text")
 VERDICTS = ("holds", "holds partly", "does not hold", "not checked")
-TEST_ACCURACY = "test_accuracy"
+HEADLINES = ("test_accuracy", "test_error")  # what experiments are compared by
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,29 @@ class Recipe:
 
     @property
     def headline(self) -> Reported | None:
-        """The accuracy to compare with: the first test accuracy, tables before text. None: the paper prints none."""
-        return next((number for number in self.reported if number.quantity == TEST_ACCURACY), None)
+        return headline(self.reported)
+
+
+@dataclass(frozen=True)
+class LocalRecipe:
+    """An experiment under local privacy: its data, and its settings but for lambda, which cross-validation chooses."""
+
+    name: str
+    paper: str
+    title: str
+    data: str
+    spec: LocalSpec
+    open_values: tuple[OpenValue, ...] = ()
+    reported: tuple[Reported, ...] = ()
+
+    @property
+    def headline(self) -> Reported | None:
+        return headline(self.reported)
+
+
+def headline(reported: Iterable[Reported]) -> Reported | None:
+    """The number to compare with: the first accuracy or error, tables before text. None: the paper prints none."""
+    return next((number for number in reported if number.quantity in HEADLINES), None)
 
 
 @dataclass(frozen=True)
@@ -93,9 +115,12 @@ class Paper:
     tried: tuple[str, ...] = ()
 
 
-# Recipe -> seed -> curve, as measured here. Papers know no runs: whoever asks brings the curves.
+# Recipe -> seed -> curve, as measured here, and local recipe -> test errors, one a repeat. Papers know no runs: whoever
+# asks brings them.
 Curve = tuple[EpochRecord, ...]
 Curves = Mapping[str, Mapping[int, Curve]]
+Errors = Mapping[str, Sequence[float]]
+EVIDENCE = ("whole runs", "all runs", "errors")
 
 
 @dataclass(frozen=True)
@@ -115,15 +140,20 @@ class Finding:
 class Claim:
     """Something a paper says, where it says it, and the function that checks it.
 
-    It gets full-length curves, and `shortened` ones if it tells what they have come to; those decide nothing.
+    `evidence` is what the check gets: curves of whole runs; of all runs, if it tells what shortened ones have come to
+    (they decide nothing); or test errors under local privacy.
     """
 
     name: str
     paper: str
     place: str
     text: str
-    check: Callable[[Curves], Finding]
-    shortened: bool = False
+    check: Callable[[Any], Finding]
+    evidence: str = EVIDENCE[0]
+
+    def __post_init__(self) -> None:
+        if self.evidence not in EVIDENCE:
+            raise ValueError(f"evidence is one of {', '.join(EVIDENCE)}, got {self.evidence!r}")
 
 
 class Named(dict[str, T]):

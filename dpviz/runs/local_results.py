@@ -7,22 +7,24 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dpviz.papers.records import LocalRecipe
 from dpviz.privacy.tables import InputError
-from dpviz.runs.store import PROJECT
+from dpviz.runs.cached import default_folder
 
 PAPER = "prestige"
+SETTINGS = ("batch_size", "epochs", "share", "threshold", "mu", "radius", "length", "intercept")
 ROW = {"method": str, "budget": float, "mean_error": float, "std_error": float, "loss": str, "batch_size": int}
 MAX_FILE = 5_000_000
 
 
 @dataclass(frozen=True)
 class LocalResult:
-    """One file: each row is a method at a budget (epsilon of a visit) over repeats."""
+    """One file: each row is a method at a budget (epsilon of a visit) with its test errors, one a repeat."""
 
     name: str
     data: str
@@ -46,15 +48,29 @@ class LocalResult:
 
 
 def _fits(row: Mapping[str, Any]) -> bool:
-    numbers = [row[key] for key, kind in ROW.items() if kind is float]
+    numbers, errors = [row[key] for key, kind in ROW.items() if kind is float], row["errors"]
     kinds = all(isinstance(row[key], kind) for key, kind in ROW.items() if kind is not float)
-    return kinds and all(isinstance(value, float | int) and math.isfinite(value) for value in numbers)
+    finite = all(isinstance(value, float | int) and math.isfinite(value) for value in numbers)
+    fractions = isinstance(errors, list) and len(errors) > 0 and all(0 <= error <= 1 for error in errors)
+    return kinds and finite and fractions
+
+
+def rows_of(recipe: LocalRecipe, results: Iterable[LocalResult]) -> Iterator[Mapping[str, Any]]:
+    """The rows that are this experiment: same data, same settings, lambda chosen by cross-validation."""
+    wanted = {name: getattr(recipe.spec, name) for name in SETTINGS}
+    asked = {name: getattr(recipe.spec, name) for name in ("method", "loss", "gradient_label")}
+    for result in results:
+        alike = {name: result.settings.get(name) for name in wanted} == wanted
+        if result.data == recipe.data and alike and result.settings.get("cross_validated"):
+            for row in result.rows:
+                if row["budget"] == recipe.spec.epsilon and {name: row.get(name) for name in asked} == asked:
+                    yield row
 
 
 def local_results(folder: Path | None = None) -> tuple[tuple[LocalResult, ...], tuple[str, ...]]:
     """Every result in the folder by name, and one sentence for each file that cannot be read."""
     results, warnings = [], []
-    for path in sorted((folder or PROJECT / "cached_runs" / PAPER).glob("*.json")):
+    for path in sorted((folder or default_folder() / PAPER).glob("*.json")):
         try:
             results.append(read_result(path))
         except InputError as error:

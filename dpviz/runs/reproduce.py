@@ -109,7 +109,7 @@ def _recipes(which: str | None) -> tuple[str, ...]:
         return (RECIPES[which].name,)
     names = tuple(recipe.name for recipe in recipes_of(PAPERS[which].name))
     if not names:
-        raise InputError(f"{which} has no experiments that this command can run")
+        raise InputError(f"{which} has no runs: its experiments are trials under local privacy")
     return names
 
 

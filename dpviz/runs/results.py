@@ -5,48 +5,51 @@ from __future__ import annotations
 import dataclasses
 import functools
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dpviz.papers import RECIPES, REPORTED, Recipe, Reported
-from dpviz.papers.records import Claim, Curves, Finding
-from dpviz.privacy import epoch_phases, guarantee
+from dpviz.papers import LOCAL_RECIPES, RECIPES, REPORTED, LocalRecipe, Recipe, Reported
+from dpviz.papers.records import HEADLINES, Claim, Curves, Finding
+from dpviz.privacy import Guarantee, epoch_phases, guarantee
+from dpviz.privacy.local import local_guarantee
 from dpviz.runs.cached import CACHED, CachedRun
+from dpviz.runs.local_results import LocalResult, rows_of
 from dpviz.runs.records import Run
 from dpviz.runs.reproduce import same
+from dpviz.training.localspec import LocalSpec
 from dpviz.training.spec import RunSpec
-
-HEADLINES = ("test_accuracy", "test_error")
 
 
 @dataclass(frozen=True)
 class Measured:
-    """An experiment's runs, one a seed: last test accuracies as fractions."""
+    """Where an experiment ended, one value a seed: test accuracies or, under local privacy, errors, as fractions.
 
-    runs: tuple[Run, ...]
+    `epochs` are those of the shortest run. Trials under local privacy are no runs.
+    """
 
-    @property
-    def accuracies(self) -> tuple[float, ...]:
-        return tuple(run.epochs[-1].test_accuracy for run in self.runs)
+    values: tuple[float, ...]
+    epochs: int
+    planned_epochs: int
+    runs: tuple[Run, ...] = ()
+
+    @classmethod
+    def of_runs(cls, runs: Sequence[Run]) -> Measured:
+        ends = tuple(run.epochs[-1].test_accuracy for run in runs)
+        return cls(ends, min(len(run.epochs) for run in runs), runs[0].spec.epochs, tuple(runs))
 
     @property
     def mean(self) -> float:
-        return statistics.fmean(self.accuracies)
+        return statistics.fmean(self.values)
 
     @property
     def std(self) -> float | None:
         """Standard deviation over seeds; one seed has none."""
-        return statistics.stdev(self.accuracies) if len(self.runs) > 1 else None
-
-    @property
-    def epochs(self) -> int:
-        """Epochs of the shortest run."""
-        return min(len(run.epochs) for run in self.runs)
+        return statistics.stdev(self.values) if len(self.values) > 1 else None
 
     @property
     def shortened(self) -> bool:
         """Whether a run ended before its last epoch, so that its accuracy is not the experiment's."""
-        return self.epochs < self.runs[0].spec.epochs
+        return self.epochs < self.planned_epochs
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class Experiment:
 
     paper: str
     name: str
-    recipe: Recipe | None
+    recipe: Recipe | LocalRecipe | None
     reported: Reported | None
     measured: Measured | None
     claimed: float | None
@@ -63,16 +66,19 @@ class Experiment:
 
     @property
     def difference(self) -> float | None:
-        """Points of accuracy that we measured above what is reported."""
+        """Points of accuracy, or of error, that we measured above what is reported."""
         if self.measured is None or self.measured.shortened or self.reported is None:
-            return None
-        if self.reported.quantity != HEADLINES[0]:
             return None
         return 100 * (self.measured.mean - self.reported.value)
 
 
-def measured(cached: Iterable[CachedRun]) -> tuple[dict[str, Measured], tuple[str, ...]]:
-    """Cached runs by recipe, seeds in order; a run whose settings are not its recipe's is left out, with a warning."""
+def measured(
+    cached: Iterable[CachedRun], local: Iterable[LocalResult] = ()
+) -> tuple[dict[str, Measured], tuple[str, ...]]:
+    """Cached results by recipe, seeds in order; a run whose settings are not its recipe's is left out, with a warning.
+
+    Results under local privacy also vary settings that the papers fix; those that match no recipe stand for themselves.
+    """
     found: dict[str, list[Run]] = {}
     warnings = []
     for item in cached:
@@ -84,13 +90,24 @@ def measured(cached: Iterable[CachedRun]) -> tuple[dict[str, Measured], tuple[st
         else:
             found.setdefault(name, []).append(item.run)
     ordered = {name: sorted(runs, key=lambda run: run.spec.seed) for name, runs in found.items()}
-    return {name: Measured(tuple(runs)) for name, runs in ordered.items()}, tuple(warnings)
+    results = {name: Measured.of_runs(runs) for name, runs in ordered.items()}
+    return results | _measured_locally(tuple(local)), tuple(warnings)
+
+
+def _measured_locally(local: Sequence[LocalResult]) -> dict[str, Measured]:
+    rows = {name: next(rows_of(recipe, local), None) for name, recipe in LOCAL_RECIPES.items()}
+    epochs = {name: recipe.spec.epochs for name, recipe in LOCAL_RECIPES.items()}
+    return {name: Measured(tuple(row["errors"]), epochs[name], epochs[name]) for name, row in rows.items() if row}
 
 
 def findings(claims: Iterable[Claim], results: Mapping[str, Measured]) -> list[tuple[Claim, Finding]]:
-    """Each claim with what its check finds now, on the runs that went their full length or, if it can, on all."""
-    full, every = _curves(results, ("done",)), _curves(results, CACHED)
-    return [(claim, claim.check(every if claim.shortened else full)) for claim in claims]
+    """Each claim with what its check finds now, in the evidence that it asks for."""
+    evidence = {
+        "whole runs": _curves(results, ("done",)),
+        "all runs": _curves(results, CACHED),
+        "errors": {name: result.values for name, result in results.items() if name in LOCAL_RECIPES},
+    }
+    return [(claim, claim.check(evidence[claim.evidence])) for claim in claims]
 
 
 def _curves(results: Mapping[str, Measured], statuses: tuple[str, ...]) -> Curves:
@@ -101,21 +118,22 @@ def _curves(results: Mapping[str, Measured], statuses: tuple[str, ...]) -> Curve
     return {name: runs for name, runs in found.items() if runs}
 
 
-def experiments(results: dict[str, Measured], paper: str | None = None) -> tuple[Experiment, ...]:
+def experiments(results: Mapping[str, Measured], paper: str | None = None) -> tuple[Experiment, ...]:
     """Every experiment of a paper, or of all: its recipes in order, then what is reported without a recipe."""
-    rows = [_of_recipe(recipe, results.get(name)) for name, recipe in RECIPES.items() if paper in (None, recipe.paper)]
+    recipes: dict[str, Recipe | LocalRecipe] = {**RECIPES, **LOCAL_RECIPES}
+    rows = [_of_recipe(recipe, results.get(name)) for name, recipe in recipes.items() if paper in (None, recipe.paper)]
     seen = {row.name for row in rows}
     for number in REPORTED:
         wanted = paper in (None, number.paper) and number.quantity in HEADLINES
-        if wanted and number.name not in RECIPES and number.name not in seen:
+        if wanted and number.name not in seen:
             seen.add(number.name)
             rows.append(Experiment(number.paper, number.name, None, number, None, number.epsilon, None))
     return tuple(rows)
 
 
-def _of_recipe(recipe: Recipe, result: Measured | None) -> Experiment:
+def _of_recipe(recipe: Recipe | LocalRecipe, result: Measured | None) -> Experiment:
     claimed, sound = priced(recipe.spec)
-    if result is not None:
+    if result is not None and result.runs:
         last = result.runs[0].epochs[-1]
         claimed, sound = last.epsilon_claimed, last.epsilon_sound
     reported = recipe.headline
@@ -124,8 +142,10 @@ def _of_recipe(recipe: Recipe, result: Measured | None) -> Experiment:
     return Experiment(recipe.paper, recipe.name, recipe, reported, result, claimed, sound)
 
 
-def priced(spec: RunSpec) -> tuple[float | None, float | None]:
-    """(claimed, sound) epsilon of the spec's planned ledger; the seed does not matter."""
+def priced(spec: RunSpec | LocalSpec) -> tuple[float | None, float | None]:
+    """(claimed, sound) epsilon of what the spec plans; the seed does not matter, nor how many people there are."""
+    if isinstance(spec, LocalSpec):
+        return _uppers(local_guarantee(spec.method, spec.budget(people=1)))
     return _priced(spec.method, spec.curriculum, tuple(spec.schedule.sigmas(spec.epochs)), spec.sample_rate, spec.delta)
 
 
@@ -133,5 +153,8 @@ def priced(spec: RunSpec) -> tuple[float | None, float | None]:
 def _priced(
     method: str, curriculum: str, sigmas: tuple[float, ...], sample_rate: float, delta: float
 ) -> tuple[float | None, float | None]:
-    found = guarantee(method, curriculum, epoch_phases(sigmas, sample_rate), delta)
-    return tuple(bound.upper if bound else None for bound in (found.claimed, found.sound))  # type: ignore[return-value]
+    return _uppers(guarantee(method, curriculum, epoch_phases(sigmas, sample_rate), delta))
+
+
+def _uppers(found: Guarantee) -> tuple[float | None, float | None]:
+    return found.claimed.upper if found.claimed else None, found.sound.upper if found.sound else None

@@ -10,9 +10,10 @@ from typing import Any
 
 import streamlit as st
 
+from dpviz.papers import LOCAL_RECIPES, PAPERS
 from dpviz.privacy.local import local_guarantee, scale
 from dpviz.privacy.tables import InputError
-from dpviz.runs.local_results import LocalResult, local_results
+from dpviz.runs.local_results import LocalResult
 from dpviz.training.limits import LIMITS, read_only
 from dpviz.training.localspec import ANSWERED, LOSSES, METHODS, RANGES, TRUE, LocalSpec
 from dpviz.training.parsing import LABEL_NAMES, csv_header
@@ -22,7 +23,8 @@ from dpviz.training.walk import walk
 from dpviz.ui.cards import guarantee_card, input_error
 from dpviz.ui.export_figures import download_row
 from dpviz.ui.local_job import Job
-from dpviz.ui.runs import show_warnings
+from dpviz.ui.places import HANDOFF
+from dpviz.ui.runs import cached_local, show_warnings
 from dpviz.views.local import (
     LOSS_TITLES,
     METHOD_TITLES,
@@ -47,6 +49,27 @@ GRADIENT_LABELS = {ANSWERED: "the answered label (as printed)", TRUE: "the perso
 
 def key(name: str) -> dict[str, Any]:
     return {"key": f"local.{name}", "persist_state": "session"}
+
+
+# --- from the Papers page -----------------------------------------------------------------------------------------
+
+
+def adopt() -> None:
+    """Take over the experiment that was opened on the Papers page: every widget of it, before widgets are drawn."""
+    handed = st.session_state.pop(HANDOFF, None)
+    if not handed or handed.get("recipe") not in LOCAL_RECIPES:
+        return
+    recipe = LOCAL_RECIPES[handed["recipe"]]
+    spec, here = recipe.spec, recipe.data in available()
+    names = ("method", "epsilon", "loss", "threshold", "mu", "epochs", "regularization", "radius", "length")
+    values = {name: getattr(spec, name) for name in (*names, "gradient_label")}
+    values |= {"batch": spec.batch_size, "split": (1 - spec.share) / spec.share}
+    values |= {"data": recipe.data} if here else {}
+    for name, value in values.items():
+        st.session_state[f"local.{name}"] = value
+    said = f"The settings come from the Papers page: {recipe.title}."
+    missing = "" if here else f" {TABULARS[recipe.data].facts['title']} is not there, so the data stay as they were."
+    st.toast(said + missing)
 
 
 # --- settings -----------------------------------------------------------------------------------------------------
@@ -263,7 +286,7 @@ def _progress() -> None:
     st.button("Stop", on_click=job.stop, key="local.stop")
 
 
-def results(data: Tabular | None) -> None:
+def results(spec: LocalSpec | None, data: Tabular | None) -> None:
     """The person's own trials if they are of this data, else the full-length ones that come with dpviz."""
     job = st.session_state.get(JOB)
     if job is not None and job.rows and data is not None and job.data.name == data.name:
@@ -278,7 +301,9 @@ def results(data: Tabular | None) -> None:
     if not chosen:
         st.info("Press Run: trials take seconds on small data, and the page stays free meanwhile.")
         return
-    names = sorted(chosen, key=lambda name: -len(chosen[name].rows))  # the most methods and budgets first
+    loss = spec.loss if spec else ""
+    # The chosen loss first, and of those the most methods and budgets.
+    names = sorted(chosen, key=lambda name: (chosen[name].rows[0]["loss"] != loss, -len(chosen[name].rows)))
     name = st.selectbox(
         "Full-length results", names, format_func=lambda name: _title(chosen[name]), key=f"local.result.{names[0]}"
     )
@@ -336,26 +361,10 @@ def show(
     )
 
 
-@lru_cache(maxsize=1)
-def _read() -> tuple[tuple[LocalResult, ...], tuple[str, ...]]:
-    return local_results()
-
-
 def _cached() -> tuple[LocalResult, ...]:
-    found, warnings = _read()
+    found, warnings = cached_local()
     show_warnings(warnings)
     return found
-
-
-WHY = """
-- At ε = 1 split 1 : 4 the answer has ε = 0.2, so 45 % of the answered labels are wrong, and Algorithm 1 makes the
-  gradient from them: what it can learn shrinks to a tenth. DJW uses true labels and spends all of ε on the gradient.
-- The first people used have z ≥ D > 1, where the hinge loss is flat: they only pull the weights towards zero.
-- B cancels: the step is R / (λ B √t) and what is sent has length B, so the printed and the unbiased scale train alike.
-- Tried: λ by cross-validation for every method and budget, radii and lengths of rows over two powers of ten, averaged
-  weights, four losses, and gradients made with the person's own label. The last helps most, and gets PRESTIGE close to
-  DJW without passing it. Choose “the person's own label” above to see it.
-"""
 
 
 def table3() -> None:
@@ -370,4 +379,4 @@ def table3() -> None:
         "diabetes cannot be had: their rows stay reported only."
     )
     with st.expander("Why PRESTIGE does not come out ahead here, and what was tried"):
-        st.markdown(WHY)
+        st.markdown("\n".join(f"- {line}" for line in PAPERS["prestige"].tried))

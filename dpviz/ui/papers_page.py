@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import functools
+
 import pandas as pd
 import streamlit as st
 
-from dpviz.papers import PAPERS, Paper, recipes_of
+from dpviz.papers import LOCAL_RECIPES, PAPERS, Paper, local_recipes_of, recipes_of
 from dpviz.papers.claims import claims_of
 from dpviz.papers.records import VERDICTS, Claim, Finding
 from dpviz.runs.results import Measured, findings, measured
-from dpviz.ui.runs import cached, show_warnings
+from dpviz.ui.places import HANDOFF
+from dpviz.ui.runs import cached, cached_local, show_warnings
 from dpviz.views.ideas import idea_figure, idea_sentence
 from dpviz.views.papers import FROM_TEXT, OURS_ONLY, agreement, difference_colour, far_off, table_frames
 
+GO = "papers.go"
 STILL = {"displayModeBar": False}
-OPEN = "Train ▸"
+OPEN, OPEN_LOCAL = "Train ▸", "Try ▸"
+ACCURACY = "Test accuracy after the last epoch, mean over seeds."
+A_PERSON = "What a person pays over all visits."
 MOST_ROWS = 24  # longer tables scroll
 TITLE_WIDTH = 300  # pixels: most titles whole
 COLOURS = dict(zip(VERDICTS, ("green", "orange", "red", "gray"), strict=True))
@@ -46,9 +52,9 @@ def choose_paper() -> Paper:
 
 def results() -> tuple[dict[str, Measured], tuple[str, ...]]:
     """What was measured, from the cached runs, and one sentence for each that cannot be used."""
-    listing = cached()
-    found, odd = measured(listing.runs)
-    return found, (*listing.warnings, *odd)
+    listing, (local, unread) = cached(), cached_local()
+    found, odd = measured(listing.runs, local)
+    return found, (*listing.warnings, *unread, *odd)
 
 
 def proposal(paper: Paper) -> None:
@@ -70,12 +76,7 @@ def tables(paper: Paper) -> None:
     """Each table of the paper, reported beside ours."""
     found, _ = results()
     frames = table_frames(paper.name, found)
-    if recipes_of(paper.name):
-        st.markdown(f"{agreement(frames.values())} {far_off(frames.values())}")
-    else:
-        st.page_link(
-            "pages/local.py", label="Its experiments are run on the page Local privacy", icon=":material/umbrella:"
-        )
+    st.markdown(f"{agreement(frames.values())} {far_off(frames.values())}")
     for heading, frame in frames.items():
         folded = heading == OURS_ONLY or (heading == FROM_TEXT and next(iter(frames)) != FROM_TEXT)
         box = st.expander(f"{heading} ({len(frame)})") if folded else st.container()
@@ -89,11 +90,14 @@ def tables(paper: Paper) -> None:
 def _table(paper: Paper, heading: str, frame: pd.DataFrame) -> None:
     at = f"papers.open.{paper.name}.{heading}"
     recipes = tuple(recipe if isinstance(recipe, str) else None for recipe in frame["recipe"])
-    shown = frame.assign(open=[OPEN if recipe else None for recipe in recipes])
-    error = paper.name == "prestige"
+    error = bool(local_recipes_of(paper.name))
+    label, page = (OPEN_LOCAL, "Local privacy") if error else (OPEN, "Train")
+    shown = frame.assign(open=[label if recipe else None for recipe in recipes])
+    colour = functools.partial(difference_colour, error=error)
+    ours = "Test error of the last weights, mean over repeats." if error else ACCURACY
     number, text = st.column_config.NumberColumn, st.column_config.TextColumn
     st.dataframe(
-        shown.drop(columns=["recipe"]).style.map(difference_colour, subset=["difference"]).format(na_rep="–"),
+        shown.drop(columns=["recipe"]).style.map(colour, subset=["difference"]).format(na_rep="–"),
         hide_index=True,
         placeholder="–",
         height="content" if len(frame) <= MOST_ROWS else "auto",
@@ -102,7 +106,7 @@ def _table(paper: Paper, heading: str, frame: pd.DataFrame) -> None:
         column_config={
             "open": st.column_config.ButtonColumn(
                 "",
-                help="Open in Train: the settings of this row, ready to run.",
+                help=f"Open in {page}: the settings of this row, ready to run.",
                 width="small",
                 type="tertiary",
                 key=at,
@@ -113,12 +117,14 @@ def _table(paper: Paper, heading: str, frame: pd.DataFrame) -> None:
             "place": text("Place", width="small"),
             "reported": number("Reported error (%)" if error else "Reported (%)", format="%.2f"),
             "reported_spread": number("± sd (paper)", format="%.2f"),
-            "ours": number("Ours (%)", format="%.2f", help="Test accuracy after the last epoch, mean over seeds."),
+            "ours": number("Ours (%)", format="%.2f", help=ours),
             "spread": number("± sd", format="%.2f", help="Standard deviation over seeds, in points."),
-            "seeds": number("Seeds", format="%d"),
+            "seeds": number("Repeats" if error else "Seeds", format="%d"),
             "difference": number("Difference", format="%+.2f", help="Ours minus reported, in points."),
             "epsilon_claimed": text("Claimed ε", alignment="right", help="As the paper prints it."),
-            "epsilon_sound": text("Sound ε", alignment="right", help="Tight accounting of every use of the data."),
+            "epsilon_sound": text(
+                "Sound ε", alignment="right", help=A_PERSON if error else "Tight accounting of every use of the data."
+            ),
             "note": text("Note", width="large"),
         },
     )
@@ -132,22 +138,24 @@ def _columns(frame: pd.DataFrame) -> list[str]:
 
 
 def _open(at: str, recipes: tuple[str | None, ...]) -> None:
-    """Hand the clicked row's recipe to the Train page; the page switches once the callback is over."""
+    """Hand the clicked row's recipe to the page that runs it; the page switches once the callback is over."""
     click = st.session_state[at]
-    if click is not None and recipes[click["row"]]:
-        st.session_state["handoff"] = {"recipe": recipes[click["row"]]}
-        st.session_state["papers.go"] = True
+    recipe = recipes[click["row"]] if click is not None else None
+    if recipe is not None:
+        st.session_state[HANDOFF] = {"recipe": recipe}
+        st.session_state[GO] = "pages/local.py" if recipe in LOCAL_RECIPES else "pages/train.py"
 
 
-def go_to_train() -> None:
+def go() -> None:
     """Switch pages if a row was opened; a callback may not do it itself."""
-    if st.session_state.pop("papers.go", False):
-        st.switch_page("pages/train.py")
+    if page := st.session_state.pop(GO, None):
+        st.switch_page(page)
 
 
 def left_open(paper: Paper) -> None:
     """What the paper leaves open and what was chosen, and doubts about its numbers."""
-    values = {value: None for recipe in recipes_of(paper.name) for value in recipe.open_values}
+    recipes = (*recipes_of(paper.name), *local_recipes_of(paper.name))
+    values = {value: None for recipe in recipes for value in recipe.open_values}
     if values:
         with st.expander(f"What the paper leaves open, and what was chosen ({len(values)})"):
             st.markdown("\n".join(f"- **{v.what}**: {v.chosen}. {_sentence(v.why)}" for v in values))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+HANDOFF = "handoff"  # in a session's state: settings that a page leaves for the one it switches to
 
 
 @dataclass(frozen=True)

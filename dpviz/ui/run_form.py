@@ -20,6 +20,7 @@ from dpviz.privacy.tables import Entry, Knob
 from dpviz.runs.settings import DEFAULT, LABELS
 from dpviz.training.spec import CHOICES, DATASETS, MODELS, NUMBERS, RunSpec
 from dpviz.ui.knobs import choose, knob_inputs, knob_key
+from dpviz.ui.places import HANDOFF
 from dpviz.ui.settings import parse_delta
 from dpviz.views.numbers import delta_text
 
@@ -27,7 +28,6 @@ KEY = "train"
 OWN = ""  # "start from" nothing but one's own settings
 CURVE = f"{KEY}.curve"  # sigmas of a drawn schedule, if one was brought along
 NOTE = f"{KEY}.note"
-HANDOFF = "handoff"
 EXAMPLES = f"{KEY}.examples"
 MOST_SEEDS = 20
 QUICK = {"epochs": 3, "batch_size": 200}

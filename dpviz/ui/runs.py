@@ -13,6 +13,8 @@ from dpviz.papers import RECIPES
 from dpviz.privacy.tables import InputError
 from dpviz.runs import BackgroundRunner, CachedListing, Run, Store, Summary, background, cached_runs
 from dpviz.runs.cached import default_folder
+from dpviz.runs.local_results import PAPER as LOCAL
+from dpviz.runs.local_results import LocalResult, local_results
 from dpviz.runs.records import LIVE
 from dpviz.training.limits import refuse_if_read_only
 from dpviz.training.spec import DATASETS, MODELS, RunSpec
@@ -96,6 +98,16 @@ def cached() -> CachedListing:
 @st.cache_resource(ttl=60, show_spinner=False)
 def _cached(folder: Path) -> CachedListing:
     return cached_runs(folder)
+
+
+def cached_local() -> tuple[tuple[LocalResult, ...], tuple[str, ...]]:
+    """Cached results under local privacy, read at most once a minute, and a sentence for each that cannot be read."""
+    return _cached_local(default_folder() / LOCAL)
+
+
+@st.cache_resource(ttl=60, show_spinner=False)
+def _cached_local(folder: Path) -> tuple[tuple[LocalResult, ...], tuple[str, ...]]:
+    return local_results(folder)
 
 
 def summary_name(summary: Summary) -> str:

@@ -15,6 +15,7 @@ from dpviz.ui import drawing
 from dpviz.ui.cards import guarantee_card, input_error
 from dpviz.ui.drawing import PRESET, Board, act, board
 from dpviz.ui.knobs import choose, knob_inputs
+from dpviz.ui.places import HANDOFF
 from dpviz.ui.schedule_editor import Certified, Curve, schedule_editor
 from dpviz.ui.settings import OWN_DATA, Settings, delta_warning, read_settings, settings_panel, settings_words
 from dpviz.views.numbers import epsilon_text
@@ -143,7 +144,7 @@ def _buttons(it: Board, settings: Settings) -> None:
             help="Choose one of the datasets to train on." if own else "Go to Train with everything filled in.",
         )
     if train:
-        st.session_state["handoff"] = drawing.handoff(it, settings)
+        st.session_state[HANDOFF] = drawing.handoff(it, settings)
         st.switch_page("pages/train.py")
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from dpviz.papers import REPORTED
-from dpviz.runs.local_results import LocalResult
+from dpviz.papers import LOCAL_RECIPES, REPORTED
+from dpviz.runs.local_results import LocalResult, rows_of
 from dpviz.training.localspec import LocalSpec
 from dpviz.views.axes import COLOURS, layout, tinted
 
@@ -145,17 +145,10 @@ def reported_frame(data: str, loss: str = "hinge") -> pd.DataFrame:
 
 def table3_frame(results: Sequence[LocalResult], data: str) -> pd.DataFrame:
     """Table 3 beside ours, one row a loss and method; ours is cross-validated, at epsilon 1, if it was run."""
-    ours = {
-        (row["loss"], row["method"]): row
-        for result in results
-        if result.data == data and result.settings.get("cross_validated") and _as_printed(result)
-        for row in result.rows
-        if row["budget"] == 1.0 and row["batch_size"] == 1 and row.get("gradient_label") == "answered"
-    }
     rows = []
     for loss, title in LOSS_TITLES.items():
         for number in reported_frame(data, loss).itertuples():
-            own = ours.get((loss, number.method))
+            own = next(rows_of(LOCAL_RECIPES[f"prestige/{data}-{number.method}-{loss}"], results), None)
             rows.append(
                 (
                     title,

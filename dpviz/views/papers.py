@@ -9,9 +9,10 @@ from statistics import fmean, stdev
 
 import pandas as pd
 
-from dpviz.papers import RECIPES, Reported, reported_of
+from dpviz.papers import LOCAL_RECIPES, RECIPES, LocalRecipe, Reported, reported_of
+from dpviz.papers.records import HEADLINES, headline
 from dpviz.privacy import epoch_phases, epsilon_path
-from dpviz.runs.results import HEADLINES, Experiment, Measured, experiments, priced
+from dpviz.runs.results import Experiment, Measured, experiments, priced
 from dpviz.training.spec import RunSpec
 from dpviz.views.runs import epsilon_words
 
@@ -31,7 +32,8 @@ COLUMNS = (
 )
 NEAR = 1.0  # points: as close as seeds and what papers leave open allow
 FROM_TEXT, OURS_ONLY = "From the text", "Without a reported number"
-CLOSE, ABOVE, BELOW = "#159b77", "#2f7ed8", "#d9544d"
+CLOSE, BETTER, WORSE = "#159b77", "#2f7ed8", "#d9544d"
+LABELS_ONLY = "its epsilon covers labels only"
 
 
 def table_frames(paper: str, results: Mapping[str, Measured]) -> dict[str, pd.DataFrame]:
@@ -42,7 +44,7 @@ def table_frames(paper: str, results: Mapping[str, Measured]) -> dict[str, pd.Da
             table, _, row = number.place.partition(", ")
             heading, place = (table, row) if number.source == "table" else (FROM_TEXT, number.place)
             rows.setdefault(heading, []).append(_reported_row(number, place, results.get(number.name)))
-    alone = [row for row in experiments(dict(results), paper) if row.reported is None]
+    alone = [row for row in experiments(results, paper) if row.reported is None]
     if alone:
         rows[OURS_ONLY] = [_own_row(row) for row in alone]
     ordered = sorted(rows, key=lambda heading: (heading == OURS_ONLY, heading == FROM_TEXT, heading[:5] != "Table"))
@@ -50,14 +52,15 @@ def table_frames(paper: str, results: Mapping[str, Measured]) -> dict[str, pd.Da
 
 
 def _reported_row(number: Reported, place: str, measured: Measured | None) -> tuple[object, ...]:
-    recipe = RECIPES.get(number.name)
-    found = _accuracies(number, measured)
+    recipe = RECIPES.get(number.name) or LOCAL_RECIPES.get(number.name)
+    found = _values(number, measured)
     ours = 100 * fmean(found) if found else math.nan
     sound = epsilon_words(priced(recipe.spec)[1]) if recipe and _whole_run(number) else "–"
-    comparable = number.quantity == "test_accuracy" and not (measured and measured.shortened and _whole_run(number))
-    difference = ours - 100 * number.value if comparable else math.nan
+    cut_short = measured is not None and measured.shortened and _whole_run(number)
+    difference = math.nan if cut_short else ours - 100 * number.value
     spread = 100 * stdev(found) if len(found) > 1 else math.nan
-    note = "; ".join(filter(None, (number.note, _shortened(measured))))
+    labels_only = LABELS_ONLY if isinstance(recipe, LocalRecipe) and recipe.spec.method == "prestige" else ""
+    note = "; ".join(filter(None, (number.note, _shortened(measured), labels_only)))
     return (
         recipe.title if recipe else number.experiment.replace("-", " "),
         place,
@@ -84,7 +87,7 @@ def _own_row(row: Experiment) -> tuple[object, ...]:
         math.nan,
         100 * ours.mean if ours else math.nan,
         100 * ours.std if ours and ours.std is not None else math.nan,
-        len(ours.runs) if ours else math.nan,
+        len(ours.values) if ours else math.nan,
         math.nan,
         epsilon_words(row.claimed, "–"),
         epsilon_words(row.sound),
@@ -99,25 +102,25 @@ def _shortened(measured: Measured | None) -> str:
         return ""
     run = min(measured.runs, key=lambda run: len(run.epochs))
     spent = epsilon_words(run.epochs[-1].epsilon_sound)
-    return f"ours stopped after {measured.epochs} of {run.spec.epochs} epochs, at a sound epsilon of {spent}"
+    return f"ours stopped after {measured.epochs} of {measured.planned_epochs} epochs, at a sound epsilon of {spent}"
 
 
 def _whole_run(number: Reported) -> bool:
     """Whether a number is of the whole run; some are of the epoch at which a smaller epsilon was spent."""
-    headline = RECIPES[number.name].headline
-    return number.epsilon is None or headline is None or number.epsilon == headline.epsilon
+    first = headline(other for other in reported_of(number.paper) if other.name == number.name)
+    return number.epsilon is None or first is None or number.epsilon == first.epsilon
 
 
-def _accuracies(number: Reported, measured: Measured | None) -> tuple[float, ...]:
+def _values(number: Reported, measured: Measured | None) -> tuple[float, ...]:
     """Ours, one a seed, where the number was taken: at the end, or at the last epoch within its epsilon.
 
     The epsilons printed by the way come from the classic conversion, so that decides which epoch it is; what
     screening's accepted updates cost by that conversion is not kept.
     """
-    if measured is None or number.quantity != "test_accuracy":
+    if measured is None:
         return ()
     if _whole_run(number):
-        return measured.accuracies
+        return measured.values
     spec = measured.runs[0].spec
     epochs = _epochs_within(_unseeded(spec), number.epsilon or 0.0) if spec.method == "dp-sgd" else 0
     return tuple(run.epochs[epochs - 1].test_accuracy for run in measured.runs if 1 <= epochs <= len(run.epochs))
@@ -135,11 +138,12 @@ def _epochs_within(ledger: tuple[tuple[float, ...], float, float], budget: float
     return sum(point.upper <= budget for point in path) if budget <= path[-1].upper else 0
 
 
-def difference_colour(points: float) -> str:
-    """Style of a difference: near enough, or above, or below."""
+def difference_colour(points: float, *, error: bool = False) -> str:
+    """Style of a difference: near enough, or ours is better, or worse; less error is better."""
     if math.isnan(points):
         return ""
-    return f"color: {CLOSE if abs(points) <= NEAR else ABOVE if points > 0 else BELOW}; font-weight: 600"
+    far = BETTER if (points < 0) == error else WORSE
+    return f"color: {CLOSE if abs(points) <= NEAR else far}; font-weight: 600"
 
 
 def agreement(frames: Iterable[pd.DataFrame]) -> str:
@@ -150,7 +154,7 @@ def agreement(frames: Iterable[pd.DataFrame]) -> str:
         return "No full-length run of this paper is cached yet, so no difference is drawn."
     near = int((known.abs() <= NEAR).sum())
     return (
-        f"{near} of {len(known)} reported accuracies that were run here are met within {NEAR:g} point; the mean "
+        f"{near} of {len(known)} reported numbers that were run here are met within {NEAR:g} point; the mean "
         f"difference is {known.mean():+.2f} points, the largest {max(known, key=abs):+.2f}."
     )
 
@@ -159,4 +163,4 @@ def far_off(frames: Iterable[pd.DataFrame]) -> str:
     """Our results that are not near the reported ones, in a sentence; empty if there are none."""
     rows = [row for frame in frames for row in frame.itertuples() if abs(row.difference) > NEAR]
     names = dict.fromkeys(f"{row.title} ({row.difference:+.2f})" for row in rows)
-    return f"Further off: {', '.join(names)}." if names else ""
+    return f"Further off: {'; '.join(names)}." if names else ""

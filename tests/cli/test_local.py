@@ -7,6 +7,9 @@ import json
 import pytest
 
 from dpviz.cli import main
+from dpviz.cli.local import missing
+from dpviz.papers import LOCAL_RECIPES
+from dpviz.training.tabular import Tabular, load_tabular
 
 FAST = ("--repeats", "3", "--epochs", "2", "--budgets", "0.8,1.6")
 
@@ -118,3 +121,37 @@ def test_a_result_that_cannot_be_written_is_said(dpviz, tmp_path):
     code, _, err = dpviz("local", *FAST, "--methods", "djw", "--out", str(tmp_path / "file" / "x.json"))
     assert code == 2
     assert "cannot write" in err
+
+
+# --- reproduce ----------------------------------------------------------------------------------------------------
+
+
+def test_reproduce_makes_the_methods_of_one_data_and_loss_that_are_missing(dpviz, monkeypatch, tmp_path):
+    """The real thing but for its size: 60 of MNIST's images, two folds."""
+    whole = load_tabular("mnist38")
+    parts = (whole.train_rows, whole.train_labels, whole.test_rows, whole.test_labels)
+    few = Tabular("mnist38", *(part[:60] for part in parts))
+    monkeypatch.setattr("dpviz.training.tabular.load_tabular", lambda *asked: few)
+    monkeypatch.setattr("dpviz.cli.local.FOLDS", 2)
+    monkeypatch.setenv("DPVIZ_CACHED_RUNS", str(tmp_path))
+    recipes = [LOCAL_RECIPES["prestige/mnist38-djw-ramp"]]
+    assert missing(recipes) == tuple(recipes)
+    code, out, _ = dpviz("reproduce", "prestige/mnist38-djw-ramp", "--json")
+    made = json.loads(out)
+    names = ["prestige/mnist38-djw-ramp", "prestige/mnist38-prestige-ramp"]
+    assert [row["experiment"] for row in made["runs"]] == names
+    assert (code, made["missing"]) == (0, 0)
+    assert not missing(LOCAL_RECIPES[name] for name in names)
+    assert len(missing(LOCAL_RECIPES.values())) == 14
+    code, out, _ = dpviz("reproduce", names[1], "--json")
+    assert (code, json.loads(out)) == (0, {"runs": [], "missing": 0})
+
+
+def test_reproduce_knows_the_experiments_under_local_privacy(dpviz):
+    _, out, _ = dpviz("reproduce", "prestige", "--list", "--json")
+    rows = json.loads(out)["runs"]
+    assert [row["experiment"] for row in rows] == list(LOCAL_RECIPES)
+    assert {row["state"] for row in rows} == {"cached"}
+    code, _, error = dpviz("reproduce", "prestige/a7a-djw")
+    assert code == 2
+    assert "the nearest are prestige/a7a-djw-" in error

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from dpviz.papers import PAPERS, RECIPES
+from dpviz.papers import LOCAL_RECIPES, PAPERS, RECIPES
 from dpviz.papers.claims import CLAIMS, claims_of
 from dpviz.papers.gains import seeds as count_seeds
 from dpviz.papers.measured_claims import correlation, verdict_of, within
@@ -27,6 +27,7 @@ MEASURED = {
     "first-epochs",
     "alignment",
     "adam",
+    "prestige-beats-djw",
     "screening-claimed",
     "screening-sound",
 }
@@ -344,7 +345,7 @@ def test_adam_is_compared_with_sgd():
 
 
 def test_adam_that_stopped_early_is_told_after_the_same_epoch_and_decides_nothing():
-    assert CLAIMS["adam"].shortened
+    assert CLAIMS["adam"].evidence == "all runs"
     finding = CLAIMS["adam"].check(optimizers(0.4, 0.38, epochs=2))
     assert finding.verdict == "not checked"
     assert finding.figures["optimizers/dp-adam-b256-lr0.001"] == pytest.approx(-2.0)
@@ -355,12 +356,13 @@ def test_adam_that_stopped_early_is_told_after_the_same_epoch_and_decides_nothin
 def test_claims_that_compare_ends_get_full_length_runs_only():
     specs = {name: RECIPES[f"curricula/{name}"].spec for name in ("linear-decreasing", "linear-increasing")}
     results = {
-        spec.recipe: Measured((Run(spec.recipe, spec, "stopped", curve(accuracy), "", None),))
+        spec.recipe: Measured.of_runs((Run(spec.recipe, spec, "stopped", curve(accuracy), "", None),))
         for spec, accuracy in zip(specs.values(), (0.95, 0.93), strict=True)
     }
     ((_, finding),) = findings([CLAIMS["falling-beats-rising"]], results)
     assert finding.verdict == "not checked"
-    whole = {name: Measured((dataclasses.replace(result.runs[0], status="done"),)) for name, result in results.items()}
+    done = {name: dataclasses.replace(result.runs[0], status="done") for name, result in results.items()}
+    whole = {name: Measured.of_runs((run,)) for name, run in done.items()}
     ((_, finding),) = findings([CLAIMS["falling-beats-rising"]], whole)
     assert finding.figures["linear-decreasing"] == pytest.approx(2.0)
 
@@ -371,6 +373,39 @@ def screened(*datasets, claimed_end=0.98):
         curves[f"screening/{data}"] = seeds(curve(0.80, 0.90, 0.95, claimed_end, epsilon=4.0, claimed=2.0))
         curves[f"screening/{data}-tanh"] = seeds(curve(0.93, 0.97, epsilon=2.0))
     return curves
+
+
+def local(djw, prestige, *, losses=("hinge", "ramp")):
+    """Errors of three repeats around these, on MNIST."""
+    ends = {"djw": djw, "prestige": prestige}
+    return {
+        f"prestige/mnist38-{method}-{loss}": [end - 0.01, end, end + 0.011 * (method == "djw") + 0.009]
+        for method, end in ends.items()
+        for loss in losses
+    }
+
+
+def test_prestige_is_compared_with_djw_repeat_by_repeat():
+    ahead, behind = (CLAIMS["prestige-beats-djw"].check(local(0.2, end)) for end in (0.1, 0.4))
+    assert ahead.verdict == "holds partly"  # four of six datasets cannot be had
+    assert ahead.figures["prestige/mnist38-prestige-hinge"] == pytest.approx(10.0, abs=0.5)
+    assert behind.verdict == "does not hold"
+    assert "2 of 24 pairs, 3 repeats each" in behind.text
+    assert "(paper +1.9)" in behind.text
+    assert CLAIMS["prestige-beats-djw"].check({"prestige/mnist38-djw-hinge": [0.1]}).verdict == "not checked"
+
+
+def test_local_results_reach_the_claims_that_ask_for_errors():
+    results = {name: Measured(tuple(errors), 10, 10) for name, errors in local(0.2, 0.4).items()}
+    ((_, finding),) = findings([CLAIMS["prestige-beats-djw"]], results)
+    assert finding.verdict == "does not hold"
+    (_, alone), (_, epsilon) = findings([CLAIMS["adam"], CLAIMS["unbiased"]], results)
+    assert (alone.verdict, epsilon.verdict) == ("not checked", "does not hold")
+
+
+def test_a_claim_says_what_evidence_it_asks_for():
+    with pytest.raises(ValueError, match="evidence is one of"):
+        dataclasses.replace(CLAIMS["adam"], evidence="hearsay")
 
 
 def test_screening_can_win_at_claimed_epsilon_and_lose_at_sound_epsilon():
@@ -417,4 +452,4 @@ def test_claims_name_recipes_that_exist():
     for name in MEASURED:
         for word in found(name).text.replace(",", " ").replace(". ", " ").split():
             if word.startswith(tuple(f"{paper}/" for paper in PAPERS)):
-                assert word.rstrip(".") in RECIPES
+                assert word.rstrip(".") in {*RECIPES, *LOCAL_RECIPES}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from dp_accounting import pld, rdp
 
-from dpviz.papers import PAPERS, RECIPES, recipe, recipes_of, reported_of
+from dpviz.papers import LOCAL_RECIPES, PAPERS, RECIPES, local_recipes_of, recipe, recipes_of, reported_of
 from dpviz.privacy.records import steps_per_epoch
 from dpviz.privacy.tables import InputError
 from dpviz.training.spec import RunSpec
@@ -68,6 +68,18 @@ def test_a_recipe_survives_json_and_names_itself(name):
 def test_each_paper_has_the_recipes_that_its_tables_need():
     counts = {name: len(recipes_of(name)) for name in PAPERS}
     assert counts == {"curricula": 40, "losing-less": 35, "optimizers": 43, "prestige": 0, "screening": 17}
+    local = {name: len(local_recipes_of(name)) for name in PAPERS}
+    assert local == {"curricula": 0, "losing-less": 0, "optimizers": 0, "prestige": 16, "screening": 0}
+
+
+def test_recipes_under_local_privacy_are_the_rows_of_table_3_whose_data_can_be_had():
+    for name, entry in LOCAL_RECIPES.items():
+        assert name == f"prestige/{entry.data}-{entry.spec.method}-{entry.spec.loss}"
+        (number,) = entry.reported
+        assert (number.place, number.quantity) == ("Table 3", "test_error")
+        assert entry.headline == number
+        assert number.epsilon == entry.spec.epsilon
+        assert entry.open_values
 
 
 def test_titles_are_unique_within_a_paper():

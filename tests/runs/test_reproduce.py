@@ -57,7 +57,7 @@ def test_a_paper_an_experiment_and_seeds_can_be_chosen():
 
 @pytest.mark.parametrize(
     ("which", "words"),
-    [("curiculla", "curricula"), ("curricula/linear", "linear-decreasing"), ("prestige", "no experiments")],
+    [("curiculla", "curricula"), ("curricula/linear", "linear-decreasing"), ("prestige", "no runs")],
 )
 def test_a_wrong_name_is_answered_with_what_there_is(which, words):
     with pytest.raises(InputError, match=words):

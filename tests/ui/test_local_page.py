@@ -51,6 +51,34 @@ def test_the_page_comes_up_with_a_picture_a_card_and_table_3(first):
     assert len(first.dataframe) >= 2
 
 
+def test_an_experiment_from_the_papers_page_fills_in_every_setting_once():
+    at = AppTest.from_file(str(ROOT / "pages" / "local.py"), default_timeout=60)
+    at.session_state["routed"] = True
+    at.session_state["handoff"] = {"recipe": "prestige/mnist38-djw-gompertz"}
+    at.session_state["local.split"] = 1.0
+    at.run()
+    assert not at.exception
+    assert at.selectbox(key="local.method").value == "djw"
+    assert at.selectbox(key="local.loss").value == "gompertz"
+    assert at.selectbox(key="local.data").value == "mnist38"
+    assert at.slider(key="local.split").value == 4.0
+    assert "handoff" not in at.session_state
+    assert at.selectbox(key="local.result.mnist38-gompertz").value == "mnist38-gompertz"
+    at.selectbox(key="local.loss").set_value("ramp").run()
+    assert at.selectbox(key="local.loss").value == "ramp"
+
+
+def test_an_experiment_whose_data_are_not_there_leaves_the_data_as_they_were(monkeypatch):
+    monkeypatch.delenv("DPVIZ_DATA", raising=False)
+    at = AppTest.from_file(str(ROOT / "pages" / "local.py"), default_timeout=60)
+    at.session_state["routed"] = True
+    at.session_state["handoff"] = {"recipe": "prestige/a7a-prestige-ramp"}
+    at.run()
+    assert not at.exception
+    assert at.selectbox(key="local.data").value == "breast-cancer"
+    assert "not there" in at.toast[0].value
+
+
 def test_the_split_moves_epsilon_between_answer_and_gradient_and_djw_needs_none():
     at = page()
     before = {metric.label: metric.value for metric in at.metric}

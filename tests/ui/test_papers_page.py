@@ -72,6 +72,21 @@ def test_a_row_opens_in_train(address, new_page):
     expect(browser.get_by_text("95.72").first).to_be_visible()
 
 
+def test_a_row_of_prestige_opens_on_the_local_privacy_page(address, new_page):
+    browser = new_page(f"{address}/papers?paper=prestige", viewport={"width": 1400, "height": 2600})
+    browser.set_default_timeout(60_000)
+    grid = browser.get_by_test_id("stDataFrame").first
+    grid.wait_for()
+    browser.get_by_text("Doubts about its numbers").wait_for()
+    expect(browser.get_by_text("PRESTIGE has a lower test error than DJW")).to_be_visible()
+    browser.wait_for_timeout(500)
+    box = grid.bounding_box()
+    browser.mouse.click(box["x"] + 35, box["y"] + 52 + 35)  # the second row: DJW, Gompertz loss
+    browser.wait_for_url("**/local*")
+    browser.get_by_text("The settings come from the Papers page").wait_for()
+    expect(browser.get_by_role("combobox", name="Loss")).to_have_value("Gompertz")
+
+
 def test_the_page_fits_a_narrow_screen(address, new_page):
     browser = new_page(f"{address}/papers?paper=screening", viewport={"width": 420, "height": 900})
     browser.get_by_text("Doubts about its numbers").wait_for()

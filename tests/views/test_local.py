@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from dpviz.runs.local_results import LocalResult
+from dpviz.runs.local_results import SETTINGS, LocalResult
 from dpviz.training.localspec import METHODS, LocalSpec
 from dpviz.training.tabular import picture_data
 from dpviz.training.trials import differences, run_trials, specs_for
@@ -116,7 +116,7 @@ def a_result(rows, data="a7a", **settings):
         "data": data,
         "rows": rows,
         "differences": [],
-        "settings": {"cross_validated": True, **settings},
+        "settings": {name: getattr(LocalSpec(), name) for name in SETTINGS} | {"cross_validated": True, **settings},
         "provenance": {"kind": "measured"},
     }
     return LocalResult.from_json("some", content)

@@ -7,9 +7,12 @@ import math
 
 import pytest
 
-from dpviz.papers import PAPERS, RECIPES, reported_of
+from dpviz.papers import LOCAL_RECIPES, PAPERS, RECIPES, reported_of
+from dpviz.papers.records import HEADLINES
 from dpviz.runs import Provenance, Run
-from dpviz.runs.results import HEADLINES, Measured, experiments
+from dpviz.runs.local_results import local_results
+from dpviz.runs.results import Measured, experiments
+from dpviz.runs.results import measured as measured_results
 from dpviz.views.ideas import IDEAS, idea_figure, idea_sentence
 from dpviz.views.papers import COLUMNS, FROM_TEXT, OURS_ONLY, agreement, difference_colour, far_off, table_frames
 from tests.views.made_runs import made_epochs
@@ -24,7 +27,7 @@ def measured(recipe, *bests, epochs=None):
         Run(recipe, own, "done", made_epochs(own, count, best=best + 0.5 / count), "", Provenance("measured", "dpviz"))
         for own, best in zip(seeded, bests, strict=True)
     ]
-    return {recipe: Measured(tuple(runs))}
+    return {recipe: Measured.of_runs(runs)}
 
 
 @pytest.mark.parametrize("paper", PAPERS)
@@ -33,7 +36,7 @@ def test_every_reported_accuracy_and_every_recipe_is_in_one_of_the_tables(paper)
     told = [number for number in reported_of(paper) if number.quantity in HEADLINES]
     assert sum(len(frame) for name, frame in frames.items() if name != OURS_ONLY) == len(told)
     shown = {recipe for frame in frames.values() for recipe in frame["recipe"].dropna()}
-    assert shown == {recipe.name for recipe in RECIPES.values() if recipe.paper == paper}
+    assert shown == {it.name for it in (*RECIPES.values(), *LOCAL_RECIPES.values()) if it.paper == paper}
 
 
 @pytest.mark.parametrize("paper", PAPERS)
@@ -105,6 +108,28 @@ def test_near_above_and_below_have_colours_of_their_own():
     assert colours[0] == colours[1]
     assert len(set(colours)) == 3
     assert difference_colour(math.nan) == ""
+
+
+def test_errors_under_local_privacy_stand_beside_the_reported_ones():
+    results, warnings = measured_results(cached=(), local=local_results()[0])
+    assert not warnings
+    frame = table_frames("prestige", results)["Table 3"]
+    run = frame[frame["ours"].notna()]
+    assert (len(frame), len(run)) == (48, 16)
+    assert set(run["recipe"]) == set(LOCAL_RECIPES)
+    row = run.set_index("recipe").loc["prestige/mnist38-djw-hinge"]
+    assert (row["reported"], row["seeds"]) == pytest.approx((9.53, 20))
+    assert row["difference"] == pytest.approx(row["ours"] - 9.53)
+    assert (row["epsilon_claimed"], row["epsilon_sound"]) == ("1", "10.00")
+    notes = run.set_index("recipe")["note"]
+    assert "labels only" in notes["prestige/mnist38-prestige-hinge"]
+    assert not notes["prestige/mnist38-djw-hinge"]
+
+
+def test_less_error_is_better_and_less_accuracy_is_worse():
+    assert difference_colour(-5.0, error=True) == difference_colour(5.0)
+    assert difference_colour(5.0, error=True) == difference_colour(-5.0)
+    assert difference_colour(0.5, error=True) == difference_colour(0.5)
 
 
 def test_agreement_counts_what_is_near():
