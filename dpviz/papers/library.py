@@ -2,6 +2,7 @@
 
 A table file is as wide as the paper's table: a row is an experiment, `epsilon`, `delta`, `spread` and `note` describe
 it, and every other column is a quantity. A recipe starts from its paper's [base], or from the recipe it is `like`.
+Experiments without a recipe have their names in [titles].
 """
 
 from __future__ import annotations
@@ -99,6 +100,12 @@ REPORTED: tuple[Reported, ...] = tuple(number for name in SHORT_NAMES for number
 _EVERY = tuple(recipe for name in SHORT_NAMES for recipe in _recipes(name))
 RECIPES: Named[Recipe] = Named("recipe", {it.name: it for it in _EVERY if isinstance(it, Recipe)})
 LOCAL_RECIPES: Named[LocalRecipe] = Named("recipe", {it.name: it for it in _EVERY if isinstance(it, LocalRecipe)})
+
+
+TITLES: dict[str, str] = {it.name: it.title for it in _EVERY} | {
+    f"{name}/{short}": title for name in SHORT_NAMES for short, title in _toml(name).get("titles", {}).items()
+}
+"""What people call an experiment, also one that is reported without a recipe."""
 
 
 def recipe(name: str) -> Recipe:

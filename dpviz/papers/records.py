@@ -16,7 +16,8 @@ T = TypeVar("T")
 
 SOURCES = ("table", "text")
 VERDICTS = ("holds", "holds partly", "does not hold", "not checked")
-HEADLINES = ("test_accuracy", "test_error")  # what experiments are compared by
+TEST_ACCURACY = "test_accuracy"
+HEADLINES = (TEST_ACCURACY, "test_error")  # what experiments are compared by
 
 
 @dataclass(frozen=True)

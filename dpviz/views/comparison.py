@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpviz.papers import RECIPES, Reported, recipes_of
+from dpviz.papers import RECIPES, TITLES, Reported, recipes_of
 from dpviz.privacy import Schedule, epoch_phases, guarantee
 from dpviz.privacy.special import stdtr, stdtrit
 from dpviz.runs import CachedRun, Run
@@ -96,14 +96,13 @@ def _distinct(reported: Iterable[Reported]) -> Iterator[tuple[Reported, str]]:
 def _reported_row(number: Reported, places: str, group: str, point: int) -> tuple[Any, ...]:
     recipe = RECIPES.get(number.name)
     spec = recipe.spec if recipe else None
-    title = recipe.title if recipe else number.experiment.replace("-", " ")
     values = dict.fromkeys(AXES, math.nan) | {
         "epoch": spec.epochs if spec else math.nan,
         "epsilon_claimed": math.nan if number.epsilon is None else number.epsilon,
         "epsilon_sound": sound_epsilon(spec) if spec else math.nan,
         "test_accuracy": 100 * number.value,
     }
-    about = (group, title, "reported", number.paper, places, dataset_of(number))
+    about = (group, TITLES[number.name], "reported", number.paper, places, dataset_of(number))
     settings = (spec.model, spec.method) if spec else ("", "")
     spread = math.nan if number.spread is None else 100 * number.spread
     return (*about, *settings, "", -1, point, *values.values(), spread)

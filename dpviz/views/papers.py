@@ -6,10 +6,11 @@ import functools
 import math
 from collections.abc import Iterable, Mapping
 from statistics import fmean, stdev
+from typing import Any
 
 import pandas as pd
 
-from dpviz.papers import LOCAL_RECIPES, RECIPES, LocalRecipe, Reported, reported_of
+from dpviz.papers import LOCAL_RECIPES, RECIPES, TITLES, LocalRecipe, Reported, reported_of
 from dpviz.papers.records import HEADLINES, headline
 from dpviz.privacy import epoch_phases, epsilon_path
 from dpviz.runs.results import Experiment, Measured, experiments, priced
@@ -62,7 +63,7 @@ def _reported_row(number: Reported, place: str, measured: Measured | None) -> tu
     labels_only = LABELS_ONLY if isinstance(recipe, LocalRecipe) and recipe.spec.method == "prestige" else ""
     note = "; ".join(filter(None, (number.note, _shortened(measured), labels_only)))
     return (
-        recipe.title if recipe else number.experiment.replace("-", " "),
+        TITLES[number.name],
         place,
         100 * number.value,
         math.nan if number.spread is None else 100 * number.spread,
@@ -162,5 +163,10 @@ def agreement(frames: Iterable[pd.DataFrame]) -> str:
 def far_off(frames: Iterable[pd.DataFrame]) -> str:
     """Our results that are not near the reported ones, in a sentence; empty if there are none."""
     rows = [row for frame in frames for row in frame.itertuples() if abs(row.difference) > NEAR]
-    names = dict.fromkeys(f"{row.title} ({row.difference:+.2f})" for row in rows)
+    names = dict.fromkeys(f"{row.title}{_by_the_way(row)} ({row.difference:+.2f})" for row in rows)
     return f"Further off: {'; '.join(names)}." if names else ""
+
+
+def _by_the_way(row: Any) -> str:
+    """Where the number was taken, if that is not the run's end."""
+    return f" at epsilon {row.epsilon_claimed}" if row.epsilon_sound == "–" else ""

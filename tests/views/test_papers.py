@@ -139,6 +139,19 @@ def test_agreement_counts_what_is_near():
     assert "+4.09" in words
 
 
+def test_every_row_has_a_title_that_people_can_read():
+    for paper in PAPERS:
+        for frame in table_frames(paper, {}).values():
+            assert all(frame["title"])
+            assert not frame["title"].str.contains(r"^[a-z]").any()
+
+
+def test_a_number_by_the_way_is_named_with_its_epsilon():
+    words = far_off(table_frames("screening", measured("screening/mnist-tanh", 0.9)).values())
+    assert "MNIST, DPSGD with tanh (-8" in words
+    assert "MNIST, DPSGD with tanh at epsilon 1.47 (" in words
+
+
 def test_what_is_further_off_is_named():
     results = measured("curricula/linear-decreasing", 0.95) | measured("curricula/constant-5", 0.95)
     assert far_off(table_frames("curricula", results).values()) == "Further off: Constant 5 (+4.09)."
