@@ -65,7 +65,8 @@ def _reproduce(args: argparse.Namespace) -> Result:
         for outcome in made:
             outcomes.append(outcome)
             print(_sentence(outcome), file=sys.stderr, flush=True)
-    made_locally = list(_reproduce_locally(local, args, started))
+    stopped = any(outcome.state == "stopped" for outcome in outcomes)
+    made_locally = [] if stopped else list(_reproduce_locally(local, args, started))
     left = len(reproduction.missing(wanted, args.until_epoch)) + len(missing_locally(local))
     args.exit_code = int(any(outcome.state == "failed" for outcome in outcomes))
     every = len(wanted) + len(local)

@@ -100,8 +100,6 @@ REPORTED: tuple[Reported, ...] = tuple(number for name in SHORT_NAMES for number
 _EVERY = tuple(recipe for name in SHORT_NAMES for recipe in _recipes(name))
 RECIPES: Named[Recipe] = Named("recipe", {it.name: it for it in _EVERY if isinstance(it, Recipe)})
 LOCAL_RECIPES: Named[LocalRecipe] = Named("recipe", {it.name: it for it in _EVERY if isinstance(it, LocalRecipe)})
-
-
 TITLES: dict[str, str] = {it.name: it.title for it in _EVERY} | {
     f"{name}/{short}": title for name in SHORT_NAMES for short, title in _toml(name).get("titles", {}).items()
 }

@@ -246,7 +246,8 @@ def _prestige(errors: Errors) -> Finding:
         len(pairs),
     )
     said = "; ".join(
-        f"{_data_and_loss(one)}: {points:+.1f} (paper {100 * (printed[pairs[one]] - printed[one]):+.1f})"
+        f"{LOCAL_RECIPES[one].title.replace(', PRESTIGE', '')}: {points:+.1f} "
+        f"(paper {100 * (printed[pairs[one]] - printed[one]):+.1f})"
         for one, points in found.points.items()
     )
     text = (
@@ -256,11 +257,6 @@ def _prestige(errors: Errors) -> Finding:
         "are wrong, and Algorithm 1 makes the gradient from them; DJW spends all of it on gradients of true labels."
     )
     return Finding(found.wins(), text, found.points)
-
-
-def _data_and_loss(name: str) -> str:
-    data, _, loss = LOCAL_RECIPES[name].title.split(", ")
-    return f"{data}, {loss}"
 
 
 # --- screening ----------------------------------------------------------------------------------------------------
