@@ -282,11 +282,17 @@ def _screening(kind: str) -> Callable[[Curves], Finding]:
         found = gains({data: [one - other for one, other in ends] for data, (_, ends) in equal.items()}, len(pairs))
         text = (
             f"Noise screening beside plain DP-SGD (tanh) at equal {kind} epsilon, {found.seeds}: {said}. "
-            f"{found.chance(DATA.__getitem__)} {SAYS[kind]}"
+            f"{found.chance(DATA.__getitem__)} {SAYS[kind]}{_left_out(equal)}"
         )
         return Finding(found.wins(), text, {f"{data}_gain": points for data, points in found.points.items()})
 
     return check
+
+
+def _left_out(found: Iterable[str]) -> str:
+    """A sentence on the datasets that a finding says nothing about."""
+    names = [name for data, name in DATA.items() if data not in set(found)]
+    return f" Without runs yet: {', '.join(names)}." if names else ""
 
 
 def _at_equal(runs: Sequence[tuple[Curve, Curve]], kind: str) -> tuple[float, list[tuple[float, float]]]:

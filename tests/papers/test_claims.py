@@ -426,6 +426,7 @@ def test_screening_can_win_at_claimed_epsilon_and_lose_at_sound_epsilon():
 
 def test_screening_that_wins_on_one_dataset_or_by_a_tenth_of_a_point_is_not_a_claim_that_holds():
     assert verdict("screening-claimed", screened("mnist")) == "holds partly"
+    assert "Without runs yet: Fashion-MNIST, CIFAR-10." in CLAIMS["screening-claimed"].check(screened("mnist")).text
     close = CLAIMS["screening-claimed"].check(screened("mnist", "fashion", claimed_end=0.971))
     assert close.verdict == "not checked"
     assert "No pair differs by more than chance" in close.text
