@@ -22,6 +22,7 @@ Moments = Callable[[FloatArray], FloatArray]  # K(t) = log E[e^(t L)] of the who
 TILT_RUNG, INTERVAL_RUNG = 1.25, 1.5  # ratios of the ladders: wide, so that a stroke seldom leaves its grid
 LEAST_TILTED = 1e-12  # tilted mass at epsilon, per step, below which rounding would show
 NEGLIGIBLE = 1e-7  # share of delta that truncation may cost
+LEAST_CUT = 1e-290
 NODES = 512  # of the quadrature for truncated moments
 
 
@@ -67,7 +68,22 @@ class Shape:
 
 def cut_mass(delta: float, steps: int) -> float:
     """Tail mass that a step may give up, on a ladder."""
-    return 10.0 ** math.floor(math.log10(NEGLIGIBLE * delta / steps))
+    share = NEGLIGIBLE * delta / steps
+    if not share > LEAST_CUT:
+        raise GridTooLarge(f"delta {delta:g} is too small for the precision of a computer's numbers")
+    return 10.0 ** math.floor(math.log10(share))
+
+
+def likely_delta(ledger: Ledger, epsilon: float, adjacency: str, bound: float) -> float:
+    """A guess at delta, a few times too large: Chernoff's bound on the truncated loss, given any bound on it."""
+    tilts = np.geomspace(1e-3, 1e12, 300)
+    for _ in range(10):
+        moments = truncated_moments(ledger, adjacency, cut_mass(bound, ledger.steps))(tilts)
+        log_delta = float((moments - tilts * epsilon - tilts * np.log1p(1 / tilts) - np.log1p(tilts)).min())
+        if log_delta > math.log(bound / 2):
+            break
+        bound = math.exp(max(log_delta, -700.0))
+    return bound
 
 
 def usual_moments(ledger: Ledger, adjacency: str) -> Moments:

@@ -17,6 +17,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -359,8 +360,7 @@ def _lend(masses: Masses, losses: FloatArray, strip: Strip, h: float) -> FloatAr
         merged[strip.begin] = False
         if not merged.any():
             break
-        moved, left = np.where(merged, 1.0, 0.0), np.where(merged, 0.0, 1.0)
-        masses = masses.map(lambda values, moved=moved, left=left: left * values + _from_right(moved * values))
+        masses = masses.map(partial(_merge_left, merged))
     else:
         most_need, most_offer, bad = _gaps(masses, growth)
     first = masses.first
@@ -387,6 +387,10 @@ def _lend(masses: Masses, losses: FloatArray, strip: Strip, h: float) -> FloatAr
     lower = np.expm1(np.minimum(losses, 700.0) - h)
     down = bad & (masses.gap(lower) >= masses.doubt(lower))
     return np.where(bad, 0.0, mass) + _from_right(np.where(down, own, 0.0))
+
+
+def _merge_left(merged: BoolArray, values: FloatArray) -> FloatArray:
+    return np.where(merged, 0.0, values) + _from_right(np.where(merged, values, 0.0))
 
 
 def _from_right(values: FloatArray) -> FloatArray:

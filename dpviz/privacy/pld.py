@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpviz.privacy.grids import Shape, cut_mass, truncated_moments, usual_moments
+from dpviz.privacy.grids import Shape, cut_mass, likely_delta, truncated_moments, usual_moments
 from dpviz.privacy.losses import DIRECTIONS, Direction, FloatArray, Grid, GridTooLarge, NoBand
 from dpviz.privacy.records import Ledger, Phase
 from dpviz.privacy.rows import Row, rows
@@ -119,7 +119,7 @@ def _compose(bound: str, tally: Tally) -> Composed:
             min(tally.log_mass_up - tally.log_mass - beyond * top, 0.0)
         )
     discounted = _discounted(mass, grid.interval)
-    # From one point to the next delta falls by (e^interval - 1) times what is discounted: no differences, no cancelling.
+    # From each point to the next delta falls by (e^interval - 1) times what is discounted: nothing cancels.
     return Composed(
         losses=losses,
         curve=np.cumsum(math.expm1(grid.interval) * discounted[::-1])[::-1],
@@ -269,23 +269,20 @@ def band_path(phases: Sequence[Phase], at: Sequence[int], delta: float, adjacenc
     return _on_good_grid(delta, epsilon_at(delta), adjacency, phases, at)
 
 
-def delta_band(ledger: Ledger, epsilon: float, near: float, adjacency: str = "add-remove") -> Band:
-    """(lower, upper) delta of a ledger under Poisson sampling, given a guess. Raises NoBand where no grid fits.
+def delta_band(ledger: Ledger, epsilon: float, bound: float, adjacency: str = "add-remove") -> Band:
+    """(lower, upper) delta of a ledger under Poisson sampling, given any bound. Raises NoBand where no grid fits.
 
-    The grid for a delta is precise around its epsilon only. So a far guess is followed by what it led to.
+    The grid for a delta is precise around its epsilon only, so a far guess is followed by what it led to.
     """
     ledger, question = merged(ledger), delta_at(epsilon)
-    lower, upper = 0.0, 1.0
-    for _ in range(ROUNDS):
-        (found,) = _on_good_grid(near, question, adjacency, ledger.phases, [len(ledger.phases) - 1])
-        lower, upper = _agreed((lower, upper), found)
-        if not question.is_wide((lower, upper)) or not LEAST_DELTA < upper < near / 2:
+    near, found = likely_delta(ledger, epsilon, adjacency, bound), (0.0, 1.0)
+    for _ in range(3):
+        (another,) = _on_good_grid(near, question, adjacency, ledger.phases, [len(ledger.phases) - 1])
+        found = _agreed(found, another)
+        if not question.is_wide(found):
             break
-        near = upper
-    return lower, upper
-
-
-ROUNDS, LEAST_DELTA = 6, 1e-250
+        near = min(found[1], near)
+    return found
 
 
 def _agreed(one: Band, other: Band) -> Band:
@@ -305,24 +302,25 @@ def _on_good_grid(
 
     @cache
     def shape(truncated: bool) -> Shape | None:
-        moments = (
-            truncated_moments(whole, adjacency, cut_mass(delta, whole.steps))
-            if truncated
-            else usual_moments(whole, adjacency)
-        )
+        cut = cut_mass(delta, whole.steps)
+        moments = truncated_moments(whole, adjacency, cut) if truncated else usual_moments(whole, adjacency)
         try:
             return Shape.of(whole, delta, moments)
         except GridTooLarge:
             return None
+
+    @cache  # other moments may lead to the same grid
+    def bands_on(grid: Grid, coarse: Grid) -> list[Band]:
+        return _bands_on(grid, coarse, phases, question, adjacency, at)
 
     def try_grid(truncated: bool, tolerance: float, limit: int) -> list[Band] | None:
         form = shape(truncated)
         if form is None:
             return None
         grid = form.grid(tolerance)
+        coarse = form.grid(COARSER * tolerance)
         while grid.points <= MAX_WINDOW and grid.points * distinct <= limit:
-            coarse = dataclasses.replace(form.grid(COARSER * tolerance), cut=grid.cut)
-            results = _bands_on(grid, coarse, phases, question, adjacency, at)
+            results = bands_on(grid, coarse)
             lower, upper = results[-1]
             if math.isfinite(upper) and (lower > 0 or upper == 0):
                 return results
@@ -339,7 +337,7 @@ def _on_good_grid(
             others = try_grid(other, tolerance / finer, 2**24) or results
             results = [_agreed(*pair) for pair in zip(results, others, strict=True)]
         return results
-    raise GridTooLarge(f"{distinct} different steps would need more grid points than are affordable")
+    raise GridTooLarge("a grid that tells its bounds apart would need more points than are affordable")
 
 
 def _bands_on(
