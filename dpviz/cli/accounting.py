@@ -6,7 +6,15 @@ import argparse
 from typing import Any
 
 from dpviz.cli.command import Command, Result, number, table, whole
-from dpviz.privacy.accountants import ACCOUNTANTS, ADJACENCIES, SAMPLINGS, epsilon, epsilon_path, price_tags
+from dpviz.privacy.accountants import (
+    ACCOUNTANTS,
+    ADJACENCIES,
+    SAMPLINGS,
+    adjacency_of,
+    epsilon,
+    epsilon_path,
+    price_tags,
+)
 from dpviz.privacy.calibrate import calibrate, matching_constant, most_epochs
 from dpviz.privacy.records import Epsilon, Ledger, Phase, epoch_phases, steps_per_epoch
 from dpviz.privacy.schedules import CUSTOM, SCHEDULES, Schedule, check_epochs, read_csv
@@ -28,7 +36,9 @@ def add_ledger_arguments(parser: argparse.ArgumentParser) -> None:
     data.add_argument("--dataset-size", type=whole, default=60_000, metavar="N", help="examples (default: 60000)")
     data.add_argument("--batch-size", type=whole, default=600, metavar="N", help="expected batch (default: 600)")
     data.add_argument("--delta", type=number, default=1e-5, help="default: 1e-5")
-    data.add_argument("--adjacency", default="add-remove", metavar="NAME", help=" or ".join(ADJACENCIES))
+    data.add_argument(
+        "--adjacency", metavar="NAME", help=f"{', '.join(ADJACENCIES)} (default: what the sampling's price is about)"
+    )
     data.add_argument("--sampling", default="poisson", metavar="NAME", help=", ".join(SAMPLINGS))
 
 
@@ -93,8 +103,12 @@ def _band(found: Epsilon) -> dict[str, Any]:
     return {"lower": found.lower, "upper": found.upper, "fallback": found.fallback}
 
 
+def _options(args: argparse.Namespace) -> dict[str, str]:
+    return {"adjacency": adjacency_of(args.sampling, args.adjacency), "sampling": args.sampling}
+
+
 def _prices(phases: tuple[Phase, ...], args: argparse.Namespace) -> dict[str, Any]:
-    options = {"adjacency": args.adjacency, "sampling": args.sampling}
+    options = _options(args)
     ledger = Ledger(phases)
     found = {name: epsilon(ledger, args.delta, accountant=name, **options) for name in ACCOUNTANTS}
     prices: dict[str, Any] = {
@@ -102,7 +116,7 @@ def _prices(phases: tuple[Phase, ...], args: argparse.Namespace) -> dict[str, An
         "pld": _band(found["pld"]),
     }
     if args.sampling != "poisson":
-        claimed = epsilon(ledger, args.delta, adjacency=args.adjacency)
+        claimed = epsilon(ledger, args.delta, adjacency=options["adjacency"])
         prices["not_a_guarantee"] = {"poisson": _band(claimed)}
     return prices
 
@@ -117,8 +131,7 @@ def _epsilon(args: argparse.Namespace) -> Result:
         "steps": sum(phase.steps for phase in phases),
         "sample_rate": phases[0].sample_rate,
         "delta": args.delta,
-        "adjacency": args.adjacency,
-        "sampling": args.sampling,
+        **_options(args),
         "schedule": schedule.to_json(),
     }
     pld = data["pld"]
@@ -132,10 +145,11 @@ def _epsilon(args: argparse.Namespace) -> Result:
     if "not_a_guarantee" in data:
         rows.append(("PLD as if Poisson", data["not_a_guarantee"]["poisson"]["upper"], "not a guarantee"))
     text = table(("accountant", "epsilon", ""), rows)
-    text += f"\n\ndelta {args.delta:g}; {ADJACENCIES[args.adjacency]};\n{SAMPLINGS[args.sampling]};"
+    neighbours = data["adjacency"]
+    text += f"\n\ndelta {args.delta:g}; {neighbours}: {ADJACENCIES[neighbours].help};\n{SAMPLINGS[args.sampling].help};"
     text += f"\n{len(phases)} epochs of {phases[0].steps:,} steps, sample rate {phases[0].sample_rate:.6g}"
     if args.path:
-        options = {"adjacency": args.adjacency, "sampling": args.sampling}
+        options = _options(args)
         path = epsilon_path(phases, args.delta, **options)
         shares = price_tags(phases, args.delta, **options)
         data["path"] = [_band(point) for point in path]
@@ -150,7 +164,7 @@ def _epsilon(args: argparse.Namespace) -> Result:
 
 def _calibrate(args: argparse.Namespace) -> Result:
     schedule, rate = schedule_of(args), sample_rate_of(args)
-    options = {"accountant": args.accountant, "adjacency": args.adjacency, "sampling": args.sampling}
+    options = {"accountant": args.accountant, **_options(args)}
     if args.solve == "epochs":
         most, achieved = most_epochs(schedule, rate, _target(args), args.delta, **options)
         factor, sigmas = 1.0, tuple(schedule.sigmas(most).tolist())
@@ -173,8 +187,7 @@ def _calibrate(args: argparse.Namespace) -> Result:
         "sigmas": list(sigmas),
         "steps": len(sigmas) * steps_per_epoch(rate),
         "delta": args.delta,
-        "adjacency": args.adjacency,
-        "sampling": args.sampling,
+        **_options(args),
     }
     rows = [
         ("achieved epsilon", f"{achieved.upper:.6g} ({args.accountant})"),

@@ -1,6 +1,15 @@
 """What happened and what it costs. numpy and scipy only: no files, no clock, no torch."""
 
-from dpviz.privacy.accountants import ACCOUNTANTS, ADJACENCIES, SAMPLINGS, epsilon, epsilon_path, price_tags
+from dpviz.privacy.accountants import (
+    ACCOUNTANTS,
+    ADJACENCIES,
+    SAMPLINGS,
+    adjacency_of,
+    epsilon,
+    epsilon_path,
+    nearest_adjacency,
+    price_tags,
+)
 from dpviz.privacy.calibrate import Calibration, calibrate, matching_constant, most_epochs
 from dpviz.privacy.guarantees import guarantee, guarantee_path, prestige_guarantee, selection_cost
 from dpviz.privacy.rdp import rdp_table
@@ -22,6 +31,7 @@ __all__ = [
     "Phase",
     "Schedule",
     "Selection",
+    "adjacency_of",
     "calibrate",
     "epoch_phases",
     "epsilon",
@@ -30,6 +40,7 @@ __all__ = [
     "guarantee_path",
     "matching_constant",
     "most_epochs",
+    "nearest_adjacency",
     "prestige_guarantee",
     "price_tags",
     "rdp_table",

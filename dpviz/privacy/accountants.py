@@ -20,17 +20,58 @@ ACCOUNTANTS.add("pld", "Privacy-loss distribution: a certified band around the t
 ACCOUNTANTS.add("rdp", "Renyi moments with the improved conversion (Balle et al. 2020): an upper bound.")
 ACCOUNTANTS.add("rdp-classic", "Renyi moments with the classic conversion (Mironov 2017): a looser upper bound.")
 
-ADJACENCIES = {
-    "add-remove": "neighbours differ by adding or removing one example",
-    "replace-one": "neighbours differ by replacing one example with another",
-}
-SAMPLINGS = {
-    "poisson": "each example enters each batch independently with probability q",
-    "fixed-order": "each example is in one batch an epoch, always in the same order: no amplification",
-    "shuffled": "each example is in one batch an epoch, in random order: no tight accountant exists, so as if fixed",
-}
+# Every adjacency names the one whose price it takes: under Poisson sampling an example that counts nothing and one that
+# is absent change a batch alike.
+ADJACENCIES = Table("adjacency")
+ADJACENCIES.add("add-remove", "neighbours differ by adding or removing one example", {"priced_as": "add-remove"})
+ADJACENCIES.add(
+    "zero-out",
+    "neighbours differ by one example that counts nothing in one of them; every batch keeps its other examples",
+    {"priced_as": "add-remove"},
+)
+ADJACENCIES.add("replace-one", "neighbours differ by replacing one example with another", {"priced_as": "replace-one"})
+
+# Every sampling names the adjacencies for which its price holds; the first one is its default.
+SAMPLINGS = Table("sampling")
+SAMPLINGS.add(
+    "poisson",
+    "each example enters each batch independently with probability q",
+    {"adjacencies": ("add-remove", "zero-out", "replace-one")},
+)
+SAMPLINGS.add(
+    "fixed-order",
+    "each example is in one batch per epoch, always in the same order: no amplification",
+    {"adjacencies": ("zero-out", "replace-one")},
+)
+SAMPLINGS.add(
+    "shuffled",
+    "each example is in one batch per epoch, in random order: no tight accountant exists, so as if fixed",
+    {"adjacencies": ("zero-out", "replace-one")},
+)
 MOST_KNOTS = 150  # epochs of a path that are priced one by one
 CONVERSION = {"rdp": "improved", "rdp-classic": "classic"}
+
+
+def adjacency_of(sampling: str, adjacency: str | None = None) -> str:
+    """The neighbours that a price under this sampling is about: as asked, or the sampling's default.
+
+    In batches of a fixed or shuffled order one example less moves all later examples to other places, which changes
+    every later batch. No price here covers that, so add-remove is refused there.
+    """
+    allowed: tuple[str, ...] = SAMPLINGS[sampling].facts["adjacencies"]
+    if adjacency is None:
+        return allowed[0]
+    if ADJACENCIES[adjacency].name not in allowed:
+        raise InputError(
+            f"{adjacency} has no price with {sampling} batches: one example less would shift all later batches; choose "
+            + " or ".join(allowed)
+        )
+    return adjacency
+
+
+def nearest_adjacency(sampling: str, adjacency: str | None) -> str:
+    """The adjacency where the sampling allows it, else the sampling's default."""
+    return adjacency_of(sampling, adjacency if adjacency in SAMPLINGS[sampling].facts["adjacencies"] else None)
 
 
 def epsilon(
@@ -38,7 +79,7 @@ def epsilon(
     delta: float,
     *,
     accountant: str = "pld",
-    adjacency: str = "add-remove",
+    adjacency: str | None = None,
     sampling: str = "poisson",
 ) -> Epsilon:
     """What a ledger costs. For shuffled batches this is the guarantee without amplification."""
@@ -52,7 +93,7 @@ def epsilon_path(
     delta: float,
     *,
     accountant: str = "pld",
-    adjacency: str = "add-remove",
+    adjacency: str | None = None,
     sampling: str = "poisson",
     last: bool = False,
 ) -> tuple[Epsilon, ...]:
@@ -60,11 +101,12 @@ def epsilon_path(
 
     With `last` only the end is computed.
     """
-    _check(delta, accountant, adjacency, sampling)
+    adjacency = _check(delta, accountant, adjacency, sampling)
     phases = tuple(phases)
     whole = Ledger(phases)
     if any(phase.noise_multiplier == 0 for phase in phases):
         return _with_infinity(phases, delta, accountant, adjacency, sampling, last)
+    adjacency = ADJACENCIES[adjacency].facts["priced_as"]
     amplified = sampling == "poisson" and any(phase.sample_rate < 1 for phase in phases)
     price = _sampled if amplified else _unsampled
     end = price(whole, delta, accountant, adjacency)
@@ -145,10 +187,10 @@ def _rising(path: list[Epsilon]) -> tuple[Epsilon, ...]:
 
 
 def price_tags(
-    phases: Sequence[Phase], delta: float, *, adjacency: str = "add-remove", sampling: str = "poisson"
+    phases: Sequence[Phase], delta: float, *, adjacency: str | None = None, sampling: str = "poisson"
 ) -> FloatArray:
     """Each epoch's share of the total cost, adding up to 1: its part of the Renyi divergence at the best order."""
-    _check(delta, "rdp", adjacency, sampling)
+    adjacency = ADJACENCIES[_check(delta, "rdp", adjacency, sampling)].facts["priced_as"]
     free = np.array([phase.noise_multiplier == 0 for phase in phases])
     if free.any():
         return free / free.sum()
@@ -162,9 +204,8 @@ def price_tags(
     return column / column.sum()
 
 
-def _check(delta: float, accountant: str, adjacency: str, sampling: str) -> None:
+def _check(delta: float, accountant: str, adjacency: str | None, sampling: str) -> str:
+    """Refuse what cannot be priced; the adjacency that the price is about."""
     check_delta(delta)
     ACCOUNTANTS[accountant]
-    for noun, name, known in (("adjacency", adjacency, ADJACENCIES), ("sampling", sampling, SAMPLINGS)):
-        if name not in known:
-            raise InputError(f"unknown {noun} {name!r}; choose one of {', '.join(known)}")
+    return adjacency_of(sampling, adjacency)

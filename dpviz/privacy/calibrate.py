@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from dpviz.privacy.accountants import epsilon
 from dpviz.privacy.records import Epsilon, Ledger, epoch_phases
@@ -35,7 +36,7 @@ def calibrate(
     delta: float,
     *,
     accountant: str = "pld",
-    adjacency: str = "add-remove",
+    adjacency: str | None = None,
     sampling: str = "poisson",
 ) -> Calibration:
     """Multiply a curve by the one factor at which it costs the target epsilon."""
@@ -59,11 +60,11 @@ def matching_constant(
     delta: float,
     *,
     accountant: str = "pld",
-    adjacency: str = "add-remove",
+    adjacency: str | None = None,
     sampling: str = "poisson",
 ) -> Calibration:
     """The constant noise that costs the same epsilon as a curve, under the same accountant."""
-    options = {"accountant": accountant, "adjacency": adjacency, "sampling": sampling}
+    options: dict[str, Any] = {"accountant": accountant, "adjacency": adjacency, "sampling": sampling}
     target = epsilon(Ledger(epoch_phases(sigmas, sample_rate)), delta, **options).upper
     if not 0 < target < math.inf:
         raise InputError(f"the schedule costs epsilon {target}, which no constant noise can match")
@@ -79,7 +80,7 @@ def most_epochs(
     delta: float,
     *,
     accountant: str = "pld",
-    adjacency: str = "add-remove",
+    adjacency: str | None = None,
     sampling: str = "poisson",
 ) -> tuple[int, Epsilon]:
     """The largest number of epochs over which the schedule, stretched to fit, stays within the target epsilon."""

@@ -205,8 +205,9 @@ def _what_if(it: Board, settings: Settings) -> None:
         what_if_figure(frame), alt="The epsilons of the table on one axis.", config={"displayModeBar": False}
     )
     st.caption(
-        "Fixed order and shuffled: each example is in one batch an epoch. Nobody has a tight price for shuffling, so "
-        "neither gets credit for randomness. RDP gives upper bounds; PLD a certified band."
+        "Fixed order and shuffled: each example is in one batch per epoch. Nobody has a tight price for shuffling, so "
+        "neither gets credit for randomness. One example less would shift all their later batches, so their neighbours "
+        "differ by an example that counts nothing, or by another example. RDP gives upper bounds; PLD a certified band."
     )
 
 

@@ -49,6 +49,22 @@ def test_shuffled_batches_show_the_poisson_figure_as_no_guarantee(capsys) -> Non
     assert found["not_a_guarantee"]["poisson"]["upper"] == pytest.approx(1.005, abs=0.01)
 
 
+def test_prices_without_sampling_are_named_zero_out(capsys) -> None:
+    found = run(capsys, f"epsilon {PAPER} --sampling fixed-order --path")
+    assert found["adjacency"] == "zero-out"
+    assert found["pld"]["upper"] == pytest.approx(10.535, abs=0.01)
+    assert found["path"][-1]["upper"] == found["pld"]["upper"]
+    assert main(f"epsilon {PAPER} --sampling fixed-order".split()) == 0
+    assert "zero-out: neighbours differ by one example that counts nothing" in capsys.readouterr().out
+    assert run(capsys, "calibrate --target-epsilon 2 --sampling shuffled")["adjacency"] == "zero-out"
+
+
+def test_zero_out_costs_what_add_remove_costs_under_poisson_sampling(capsys) -> None:
+    found = run(capsys, f"epsilon {PAPER} --adjacency zero-out")
+    assert found["adjacency"] == "zero-out"
+    assert found["pld"] == run(capsys, f"epsilon {PAPER}")["pld"]
+
+
 def test_no_noise_is_infinity_in_json(capsys) -> None:
     assert run(capsys, "epsilon --schedule constant --sigma 0")["pld"]["upper"] == "infinity"
 
@@ -112,8 +128,16 @@ def test_people_get_tables(capsys, line: str) -> None:
         ("epsilon --schedule linear --sigmas 1,2", "give one of --schedule, --sigmas and --csv"),
         ("epsilon --csv no-such.csv", "cannot read 'no-such.csv'"),
         ("epsilon --csv .", "cannot read '.'"),
-        ("epsilon --adjacency both", "unknown adjacency 'both'; choose one of add-remove, replace-one"),
+        ("epsilon --adjacency both", "unknown adjacency 'both'; choose one of add-remove, zero-out, replace-one"),
         ("epsilon --sampling any", "unknown sampling 'any'"),
+        (
+            "epsilon --sampling shuffled --adjacency add-remove",
+            "one example less would shift all later batches; choose zero-out or replace-one",
+        ),
+        (
+            "calibrate --target-epsilon 1 --sampling fixed-order --adjacency add-remove",
+            "choose zero-out or replace-one",
+        ),
         ("epsilon --colour red", "unrecognized arguments: --colour red"),
         ("calibrate", "say which epsilon to meet"),
         ("calibrate --target-epsilon -1", "target epsilon must be a finite number > 0, got -1.0"),

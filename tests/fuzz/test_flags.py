@@ -26,7 +26,7 @@ FLAGS = {
     "--dataset-size": ["1000", "60000", *NUMBERS],
     "--batch-size": ["100", "60000", *NUMBERS],
     "--delta": NUMBERS,
-    "--adjacency": ["replace-one", "add-remove", "x"],
+    "--adjacency": ["replace-one", "add-remove", "zero-out", "x"],
     "--sampling": ["poisson", "shuffled", "fixed-order", "x"],
     "--accountant": ["pld", "rdp", "x"],
     "--target-epsilon": ["1.0", *NUMBERS],

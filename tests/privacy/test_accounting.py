@@ -18,6 +18,7 @@ from dpviz.privacy import (
     Ledger,
     Phase,
     Schedule,
+    adjacency_of,
     calibrate,
     epoch_phases,
     epsilon,
@@ -95,9 +96,11 @@ def test_replace_one_doubles_the_gaussian_shift() -> None:
     assert composed_mu([(2.0, 4)], "replace-one") == 2 * composed_mu([(2.0, 4)]) == 2.0
 
 
+COMBINATIONS = [(name, adjacency) for name, entry in SAMPLINGS.items() for adjacency in entry.facts["adjacencies"]]
+
+
 @pytest.mark.parametrize("accountant", ACCOUNTANTS)
-@pytest.mark.parametrize("adjacency", ADJACENCIES)
-@pytest.mark.parametrize("sampling", SAMPLINGS)
+@pytest.mark.parametrize(("sampling", "adjacency"), COMBINATIONS)
 def test_every_combination_prices_a_curve_and_its_path(accountant: str, adjacency: str, sampling: str) -> None:
     options = {"accountant": accountant, "adjacency": adjacency, "sampling": sampling}
     phases = epoch_phases(Schedule.of("linear", start=4, end=1).sigmas(6), 0.02)
@@ -109,6 +112,21 @@ def test_every_combination_prices_a_curve_and_its_path(accountant: str, adjacenc
     shares = price_tags(phases, DELTA, adjacency=adjacency, sampling=sampling)
     assert shares.sum() == pytest.approx(1)
     assert np.all(np.diff(shares) > 0), "less noise costs more"
+
+
+def test_an_adjacency_that_is_not_given_is_the_one_that_the_price_holds_for() -> None:
+    assert [adjacency_of(name) for name in SAMPLINGS] == ["add-remove", "zero-out", "zero-out"]
+    for sampling in ("fixed-order", "shuffled"):
+        for ask in (epsilon, lambda ledger, delta, **names: price_tags(ledger.phases, delta, **names)):
+            with pytest.raises(InputError, match="would shift all later batches; choose zero-out or replace-one"):
+                ask(curve("linear"), DELTA, adjacency="add-remove", sampling=sampling)
+
+
+def test_zero_out_is_priced_as_add_remove_also_around_an_epoch_without_noise() -> None:
+    phases = epoch_phases([2, 0, 2], 0.01)
+    zeroed = epsilon_path(phases, DELTA, sampling="fixed-order", adjacency="zero-out")
+    assert [point.upper for point in zeroed] == [pytest.approx(gaussian_epsilon(0.5, DELTA)), math.inf, math.inf]
+    assert epsilon_path(phases, DELTA, adjacency="zero-out") == epsilon_path(phases, DELTA)
 
 
 SIGMAS = st.lists(st.floats(0.5, 20.0), min_size=1, max_size=6)
@@ -194,7 +212,9 @@ def one_step_epsilon(sigma: float, q: float, delta: float, adjacency: str) -> fl
         return mixture(x, first) - math.exp(min(loss(x, first, second), 700)) * mixture(x, second) - delta
 
     worst = 0.0
-    for first, second in {"add-remove": [(1, 0), (0, -1)], "replace-one": [(1, -1)]}[adjacency]:
+    for first, second in {"add-remove": [(1, 0), (0, -1)], "zero-out": [(1, 0), (0, -1)], "replace-one": [(1, -1)]}[
+        adjacency
+    ]:
         low, high = -12 * sigma - 1, 12 * sigma + 1
         if excess(low, first, second) > 0 > excess(high, first, second):
             worst = max(worst, loss(brentq(excess, low, high, args=(first, second), xtol=1e-13), first, second))

@@ -388,6 +388,31 @@ def test_settings_survive_a_link(settings):
     assert Settings.from_link(len(sigmas), fields) == settings
 
 
+def test_an_old_link_with_a_fixed_order_and_add_remove_opens_as_zero_out_at_the_same_price():
+    settings = Settings.from_link(3, {"adjacency": "add-remove", "sampling": "fixed-order"})
+    assert (settings.sampling, settings.adjacency) == ("fixed-order", "zero-out")
+    at = AppTest.from_file(str(ROOT / "pages" / "schedule.py"), default_timeout=30)
+    at.query_params["s"] = encode([2.0, 1.0], {"adjacency": "add-remove", "sampling": "fixed-order"})
+    at.run()
+    assert not at.exception
+    assert not at.error
+    assert "asked for add-remove neighbours, which have no price with fixed-order batches" in at.info[0].value
+    assert field(at, "adjacency").value == "zero-out"
+
+
+def test_the_form_offers_only_neighbours_that_the_batches_have_a_price_for(at):
+    assert field(at, "adjacency").options == ["Add or remove one", "Zero out one", "Replace one"]
+    field(at, "sampling").set_value("shuffled").run()
+    assert field(at, "adjacency").options == ["Zero out one", "Replace one"]
+    assert field(at, "adjacency").value == "zero-out"
+    field(at, "adjacency").set_value("replace-one").run()
+    field(at, "sampling").set_value("poisson").run()
+    assert field(at, "adjacency").value == "replace-one"
+    assert not at.exception
+    with pytest.raises(InputError, match="choose zero-out or replace-one"):
+        Settings(adjacency="add-remove", sampling="shuffled")
+
+
 def test_a_link_with_an_unknown_word_is_refused():
     with pytest.raises(InputError, match="unknown accountant 'magic'"):
         Settings.from_link(3, {"accountant": "magic"})
