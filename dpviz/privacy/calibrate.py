@@ -10,6 +10,7 @@ from typing import Any
 
 from dpviz.privacy.accountants import epsilon
 from dpviz.privacy.records import Epsilon, Ledger, epoch_phases
+from dpviz.privacy.rounding import epsilon_number
 from dpviz.privacy.schedules import Schedule, check_sigmas
 from dpviz.privacy.tables import InputError
 
@@ -92,7 +93,8 @@ def most_epochs(
         return price(Ledger(epoch_phases(schedule.sigmas(epochs), sample_rate)), delta)
 
     if cost(1).upper > target:
-        raise InputError(f"one epoch of this schedule already costs {cost(1).upper:.4g}, above the target {target:g}")
+        first = epsilon_number(cost(1).upper)
+        raise InputError(f"one epoch of this schedule already costs {first}, above the target {target:g}")
     low, high = 1, 2
     while high <= MOST_EPOCHS and cost(high).upper <= target:
         low, high = high, 2 * high

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from dpviz.privacy.accountants import ADJACENCIES, SAMPLINGS, adjacency_of, epsilon, epsilon_path, nearest_adjacency
 from dpviz.privacy.records import Epsilon, Guarantee, Ledger, Phase
+from dpviz.privacy.rounding import epsilon_number
 from dpviz.privacy.tables import InputError
 
 Phases = tuple[Phase, ...]
@@ -125,7 +126,7 @@ def guarantee(
         known = nearest_adjacency("fixed-order", adjacency)
         public = epsilon(Ledger(phases), delta, accountant=accountant, adjacency=known, sampling="fixed-order")
         assumptions.append(
-            f"had the order been public, epsilon would be {public.upper:.4g} (no amplification; {known}: "
+            f"had the order been public, epsilon would be {epsilon_number(public.upper)} (no amplification; {known}: "
             f"{ADJACENCIES[known].help})"
         )
     if sampling != "poisson" and rule.claimed and rule.sound:

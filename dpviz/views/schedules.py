@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from dpviz.privacy import ACCOUNTANTS, SAMPLINGS, Ledger, epoch_phases, epsilon, epsilon_path, price_tags
 from dpviz.views.axes import COLOURS, GREY, layout
-from dpviz.views.numbers import epsilon_text, sigma_text
+from dpviz.views.numbers import epsilon_number, epsilon_text, sigma_text
 from dpviz.views.titles import ACCOUNTANT_TITLES, ADJACENCY_TITLES, SAMPLING_TITLES
 
 SYMBOLS = ("circle", "diamond", "square")
@@ -76,7 +76,8 @@ def path_figure(frames: Mapping[str, pd.DataFrame], *, height: int = 300) -> go.
             name=name,
             mode="lines",
             line={"color": COLOURS[index % len(COLOURS)], "width": 2},
-            hovertemplate="after epoch %{x}: ε = %{y:.4g}<extra>" + name + "</extra>",
+            customdata=[epsilon_number(upper) for upper in frame["epsilon_upper"]],
+            hovertemplate="after epoch %{x}: ε = %{customdata}<extra>" + name + "</extra>",
         )
     figure.update_yaxes(rangemode="tozero")
     return figure

@@ -3,6 +3,8 @@
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dpviz.privacy import Epsilon
 from dpviz.views.numbers import delta_text, epsilon_number, epsilon_text, sigma_text
@@ -14,10 +16,39 @@ def band(lower: float, upper: float) -> Epsilon:
 
 @pytest.mark.parametrize(
     ("epsilon", "text"),
-    [(0.0, "0.000"), (1.0035, "1.004"), (28.381, "28.38"), (123.44, "123.4"), (20_345.0, "20,345"), (2.5e7, "2.50e7")],
+    [
+        (1.0035, "1.004"),
+        (1.1, "1.100"),
+        (28.381, "28.39"),
+        (123.44, "123.5"),
+        (20_345.0, "20,345"),
+        (2.5e7, "2.50e7"),
+        (2.501e7, "2.51e7"),
+    ],
 )
 def test_large_epsilons_have_fewer_digits(epsilon, text):
     assert epsilon_number(epsilon) == text
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "text"),
+    [
+        (0.0, "0"),
+        (0.0004, "0.0004"),
+        (0.00042, "0.00042"),
+        (0.0099, "0.0099"),
+        (9.99e-5, "1.0e-4"),
+        (1.23e-9, "1.3e-9"),
+    ],
+)
+def test_tiny_epsilons_keep_two_digits_and_only_zero_is_zero(epsilon, text):
+    assert epsilon_number(epsilon) == text
+
+
+@given(st.floats(1e-12, 1e12), st.integers(3, 6))
+def test_a_written_epsilon_is_an_upper_bound_and_a_lower_end_a_lower_one(epsilon, digits):
+    upper, lower = (float(epsilon_number(epsilon, digits=digits, up=up).replace(",", "")) for up in (True, False))
+    assert 0.9 * epsilon <= lower <= epsilon <= upper <= 1.1 * epsilon
 
 
 def test_a_band_is_rounded_outwards_so_that_it_holds():
@@ -26,7 +57,7 @@ def test_a_band_is_rounded_outwards_so_that_it_holds():
 
 
 def test_a_closed_form_is_one_number_and_an_upper_bound_says_so():
-    assert epsilon_text(band(28.3812, 28.3812)) == "28.38"
+    assert epsilon_text(band(28.3812, 28.3812)) == "28.39"
     assert epsilon_text(band(0.0, 1.3994)) == "≤ 1.400"
 
 
