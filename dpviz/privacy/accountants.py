@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from dpviz.privacy.gaussian import composed_mu, gaussian_epsilon, visits
 from dpviz.privacy.losses import GridTooLarge
 from dpviz.privacy.pld import band, band_path
 from dpviz.privacy.rdp import ORDERS, FloatArray, ledger_rdp, smallest_epsilon
-from dpviz.privacy.records import Epsilon, Ledger, Phase, check_delta
+from dpviz.privacy.records import Epsilon, Ledger, Phase, Phases, as_phases, check_delta
 from dpviz.privacy.tables import InputError, Table
 
 ACCOUNTANTS = Table("accountant")
@@ -75,21 +74,22 @@ def nearest_adjacency(sampling: str, adjacency: str | None) -> str:
 
 
 def epsilon(
-    ledger: Ledger,
+    ledger: Phases,
     delta: float,
     *,
     accountant: str = "pld",
     adjacency: str | None = None,
     sampling: str = "poisson",
 ) -> Epsilon:
-    """What a ledger costs. For shuffled batches this is the guarantee without amplification."""
-    return epsilon_path(ledger.phases, delta, accountant=accountant, adjacency=adjacency, sampling=sampling, last=True)[
-        -1
-    ]
+    """What a ledger costs. For shuffled batches this is the guarantee without amplification.
+
+    A plain list will do: epsilon([(1.1, 0.01, 2000)], 1e-5) is 2,000 steps of noise 1.1 at sample rate 0.01.
+    """
+    return epsilon_path(ledger, delta, accountant=accountant, adjacency=adjacency, sampling=sampling, last=True)[-1]
 
 
 def epsilon_path(
-    phases: Sequence[Phase],
+    phases: Phases,
     delta: float,
     *,
     accountant: str = "pld",
@@ -102,7 +102,7 @@ def epsilon_path(
     With `last` only the end is computed.
     """
     adjacency = _check(delta, accountant, adjacency, sampling)
-    phases = tuple(phases)
+    phases = as_phases(phases)
     whole = Ledger(phases)
     if any(phase.noise_multiplier == 0 for phase in phases):
         return _with_infinity(phases, delta, accountant, adjacency, sampling, last)
@@ -186,11 +186,10 @@ def _rising(path: list[Epsilon]) -> tuple[Epsilon, ...]:
     return tuple(rising)
 
 
-def price_tags(
-    phases: Sequence[Phase], delta: float, *, adjacency: str | None = None, sampling: str = "poisson"
-) -> FloatArray:
+def price_tags(phases: Phases, delta: float, *, adjacency: str | None = None, sampling: str = "poisson") -> FloatArray:
     """Each epoch's share of the total cost, adding up to 1: its part of the Renyi divergence at the best order."""
     adjacency = ADJACENCIES[_check(delta, "rdp", adjacency, sampling)].facts["priced_as"]
+    phases = as_phases(phases)
     free = np.array([phase.noise_multiplier == 0 for phase in phases])
     if free.any():
         return free / free.sum()

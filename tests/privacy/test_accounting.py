@@ -26,6 +26,7 @@ from dpviz.privacy import (
     matching_constant,
     most_epochs,
     price_tags,
+    steps_per_epoch,
 )
 from dpviz.privacy.gaussian import composed_mu, gaussian_epsilon, log_delta
 from dpviz.privacy.losses import REMOVE
@@ -127,6 +128,54 @@ def test_zero_out_is_priced_as_add_remove_also_around_an_epoch_without_noise() -
     zeroed = epsilon_path(phases, DELTA, sampling="fixed-order", adjacency="zero-out")
     assert [point.upper for point in zeroed] == [pytest.approx(gaussian_epsilon(0.5, DELTA)), math.inf, math.inf]
     assert epsilon_path(phases, DELTA, adjacency="zero-out") == epsilon_path(phases, DELTA)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [Phase(2.0, 0.01, 100), Phase(1.0, 0.01, 50)],
+        [(2.0, 0.01, 100), (1.0, 0.01, 50)],
+        [[2.0, 0.01, 100], Phase(1.0, 0.01, 50)],
+        np.array([[2.0, 0.01, 100], [1.0, 0.01, 50]]),
+        Ledger([Phase(2.0, 0.01, 100), Phase(1.0, 0.01, 50)]),
+    ],
+)
+def test_a_plain_list_is_as_good_as_a_ledger(given) -> None:
+    phases = (Phase(2.0, 0.01, 100), Phase(1.0, 0.01, 50))
+    assert Ledger(given) == Ledger(phases)
+    assert epsilon(given, DELTA) == epsilon(Ledger(phases), DELTA)
+    assert epsilon_path(given, DELTA) == epsilon_path(phases, DELTA)
+    assert price_tags(given, DELTA).tolist() == price_tags(phases, DELTA).tolist()
+
+
+@pytest.mark.parametrize("given", [3, None, "abc", [1, 2, 3], [(1.0, 0.1)], [("a", 0.1, 1)], [(1.0, None, 1)]])
+@pytest.mark.parametrize("ask", [epsilon, epsilon_path, price_tags])
+def test_what_is_no_ledger_is_refused_with_an_example(ask, given) -> None:
+    with pytest.raises(InputError, match=r"for example \[\(1.1, 0.01, 2000\)\], got"):
+        ask(given, DELTA)
+
+
+@pytest.mark.parametrize("ask", [epsilon, epsilon_path, price_tags])
+def test_an_empty_list_is_no_ledger(ask) -> None:
+    with pytest.raises(InputError, match="at least one phase"):
+        ask([], DELTA)
+
+
+def test_an_epoch_rounded_up_is_a_step_longer_only_where_something_is_left_over() -> None:
+    assert [steps_per_epoch(256 / 60_000, rounding) for rounding in ("round", "ceil")] == [234, 235]
+    for batches in range(1, 3000):  # 1 / (1 / 49) is a hair above 49
+        assert steps_per_epoch(1 / batches, "ceil") == steps_per_epoch(1 / batches) == batches
+
+
+def test_steps_are_refused_where_only_epochs_count() -> None:
+    """Gaussian composition counts visits, one per epoch: fewer steps per epoch must not look like fewer visits."""
+    for solve in (
+        lambda: calibrate([1.0], 0.01, 1.0, DELTA, sampling="fixed-order", steps=50),
+        lambda: matching_constant([1.0], 0.01, DELTA, sampling="shuffled", steps=50),
+        lambda: most_epochs(Schedule.of("constant"), 0.01, 9.0, DELTA, sampling="shuffled", steps=50),
+    ):
+        with pytest.raises(InputError, match="met once per epoch"):
+            solve()
 
 
 SIGMAS = st.lists(st.floats(0.5, 20.0), min_size=1, max_size=6)
