@@ -5,6 +5,7 @@ from dpviz.privacy.accountants import (
     ADJACENCIES,
     SAMPLINGS,
     adjacency_of,
+    delta,
     epsilon,
     epsilon_path,
     nearest_adjacency,
@@ -13,7 +14,7 @@ from dpviz.privacy.accountants import (
 from dpviz.privacy.calibrate import Calibration, calibrate, matching_constant, most_epochs
 from dpviz.privacy.guarantees import guarantee, guarantee_path, prestige_guarantee, selection_cost
 from dpviz.privacy.rdp import rdp_table
-from dpviz.privacy.records import Epsilon, Guarantee, Ledger, Phase, epoch_phases, steps_per_epoch
+from dpviz.privacy.records import Delta, Epsilon, Guarantee, Ledger, Phase, epoch_phases, steps_per_epoch
 from dpviz.privacy.schedules import SCHEDULES, Schedule
 from dpviz.privacy.selection import Selection, selection
 from dpviz.privacy.tables import InputError
@@ -24,6 +25,7 @@ __all__ = [
     "SAMPLINGS",
     "SCHEDULES",
     "Calibration",
+    "Delta",
     "Epsilon",
     "Guarantee",
     "InputError",
@@ -33,6 +35,7 @@ __all__ = [
     "Selection",
     "adjacency_of",
     "calibrate",
+    "delta",
     "epoch_phases",
     "epsilon",
     "epsilon_path",

@@ -1,17 +1,18 @@
-"""ACCOUNTANTS, and the three questions they answer: epsilon, the path of epsilon, and what each epoch costs."""
+"""ACCOUNTANTS, and the questions they answer: epsilon, its path, delta, and what each epoch costs."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
-from dpviz.privacy.gaussian import composed_mu, gaussian_epsilon, visits
-from dpviz.privacy.losses import GridTooLarge
-from dpviz.privacy.pld import band, band_path
-from dpviz.privacy.rdp import ORDERS, FloatArray, ledger_rdp, smallest_epsilon
-from dpviz.privacy.records import Epsilon, Ledger, Phase, Phases, as_phases, check_delta
+from dpviz.privacy.gaussian import composed_mu, gaussian_epsilon, log_delta, visits
+from dpviz.privacy.losses import NoBand
+from dpviz.privacy.pld import Band, band, band_path, delta_band
+from dpviz.privacy.rdp import CONVERSIONS, ORDERS, FloatArray, ledger_rdp, smallest_epsilon
+from dpviz.privacy.records import Delta, Epsilon, Ledger, Phase, Phases, as_phases, check_delta, check_epsilon
 from dpviz.privacy.tables import InputError, Table
 
 ACCOUNTANTS = Table("accountant")
@@ -49,6 +50,7 @@ SAMPLINGS.add(
 )
 MOST_KNOTS = 150  # epochs of a path that are priced one by one
 CONVERSION = {"rdp": "improved", "rdp-classic": "classic"}
+LEAST_LOG_DELTA = -600.0  # a smaller delta is rounded up to this one
 
 
 def adjacency_of(sampling: str, adjacency: str | None = None) -> str:
@@ -107,17 +109,61 @@ def epsilon_path(
     if any(phase.noise_multiplier == 0 for phase in phases):
         return _with_infinity(phases, delta, accountant, adjacency, sampling, last)
     adjacency = ADJACENCIES[adjacency].facts["priced_as"]
-    amplified = sampling == "poisson" and any(phase.sample_rate < 1 for phase in phases)
-    price = _sampled if amplified else _unsampled
-    end = price(whole, delta, accountant, adjacency)
+    amplified = _amplified(whole, sampling)
+    end = (_sampled if amplified else _unsampled)(whole, delta, accountant, adjacency)
     if last:
         return (end,)
     at = _knots(len(phases))
-    if amplified and accountant == "pld" and end.fallback is None:
-        path = [Epsilon(lower, upper, delta, accountant) for lower, upper in band_path(phases, at, delta, adjacency)]
+    if amplified:
+        path = _sampled_path(phases, at, delta, accountant, adjacency)
     else:
-        path = [price(Ledger(phases[: k + 1]), delta, accountant, adjacency) for k in at]
+        path = [_unsampled(Ledger(phases[: k + 1]), delta, accountant, adjacency) for k in at]
     return _filled(_rising([*path[:-1], end]), at)
+
+
+def delta(
+    ledger: Phases,
+    epsilon: float,
+    *,
+    accountant: str = "pld",
+    adjacency: str | None = None,
+    sampling: str = "poisson",
+) -> Delta:
+    """The delta at which a ledger has this epsilon: the same guarantee, asked for the other way round."""
+    check_epsilon(epsilon)
+    asked = _check(0.5, accountant, adjacency, sampling)  # any delta will do: it is what is asked for
+    adjacency = ADJACENCIES[asked].facts["priced_as"]
+    ledger = Ledger(ledger)
+    spoilt = [phase for phase in ledger.phases if phase.noise_multiplier == 0]
+    amplified = _amplified(ledger, sampling)
+    if spoilt:  # an example that meets no noise is known for sure
+        rates = [phase.sample_rate if amplified else 1.0 for phase in spoilt]
+        unmet = sum(p.steps * math.log1p(-q) if q < 1 else -math.inf for p, q in zip(spoilt, rates, strict=True))
+        return Delta(-math.expm1(unmet) if accountant == "pld" else 0.0, 1.0, epsilon, accountant)
+    mu = composed_mu(visits(ledger), adjacency)
+    if not amplified and accountant == "pld":
+        exact = math.exp(log_delta(epsilon, mu))
+        return Delta(exact, exact, epsilon, accountant)
+    rdp = ledger_rdp(ledger, ORDERS, adjacency).sum(axis=0) if amplified else ORDERS * mu * mu / 2
+    bound = _smallest_delta(rdp, epsilon, CONVERSION.get(accountant, "improved"))
+    if accountant != "pld":
+        return Delta(0.0, bound, epsilon, accountant)
+    try:
+        found: Band | NoBand = delta_band(ledger, epsilon, bound, adjacency)
+    except NoBand as reason:
+        found = reason
+    lower, upper, fallback = _settled(found, bound)
+    return Delta(lower, upper, epsilon, accountant, fallback)
+
+
+def _smallest_delta(rdp: FloatArray, epsilon: float, conversion: str) -> float:
+    """The smallest delta over the orders: both conversions are epsilon(delta) = epsilon(1) - log(delta) / (a - 1)."""
+    log_deltas = (ORDERS - 1) * (CONVERSIONS[conversion](rdp, ORDERS, 1.0) - epsilon)
+    return math.exp(min(max(float(log_deltas.min()), LEAST_LOG_DELTA), 0.0))
+
+
+def _amplified(ledger: Ledger, sampling: str) -> bool:
+    return sampling == "poisson" and any(phase.sample_rate < 1 for phase in ledger.phases)
 
 
 def _knots(epochs: int) -> list[int]:
@@ -151,17 +197,52 @@ def _with_infinity(
 
 
 def _sampled(ledger: Ledger, delta: float, accountant: str, adjacency: str) -> Epsilon:
-    bound = smallest_epsilon(
-        ledger_rdp(ledger, ORDERS, adjacency).sum(axis=0), delta, CONVERSION.get(accountant, "improved")
-    )
+    costs = ledger_rdp(ledger, ORDERS, adjacency).sum(axis=0)
+    bound, _ = smallest_epsilon(costs, delta, CONVERSION.get(accountant, "improved"))
     if accountant != "pld":
-        return Epsilon(0.0, bound[0], delta, accountant)
+        return Epsilon(0.0, bound, delta, accountant)
     try:
-        lower, upper = band(ledger, delta, adjacency)
-    except GridTooLarge as reason:
-        return Epsilon(0.0, bound[0], delta, accountant, fallback=f"RDP upper bound, because {reason}")
-    upper = min(upper, bound[0])
-    return Epsilon(min(lower, upper), upper, delta, accountant)
+        found: Band | NoBand = band(ledger, delta, adjacency)
+    except NoBand as reason:
+        found = reason
+    return _epsilon(found, bound, delta)
+
+
+def _sampled_path(
+    phases: tuple[Phase, ...], at: list[int], delta: float, accountant: str, adjacency: str
+) -> list[Epsilon]:
+    """Where the whole has no certified band, its prefixes are not tried one by one."""
+    since = [0, *(k + 1 for k in at[:-1])]
+    costs = np.cumsum(
+        [ledger_rdp(Ledger(phases[a : k + 1]), ORDERS, adjacency).sum(axis=0) for a, k in zip(since, at, strict=True)],
+        axis=0,
+    )
+    bounds = [smallest_epsilon(cost, delta, CONVERSION.get(accountant, "improved"))[0] for cost in costs]
+    if accountant != "pld":
+        return [Epsilon(0.0, bound, delta, accountant) for bound in bounds]
+    try:
+        band(Ledger(phases), delta, adjacency)
+        found: Sequence[Band | NoBand] = band_path(phases, at, delta, adjacency)
+    except NoBand as reason:
+        found = [reason] * len(at)
+    return [_epsilon(one, bound, delta) for one, bound in zip(found, bounds, strict=True)]
+
+
+def _epsilon(found: Band | NoBand, bound: float, delta: float) -> Epsilon:
+    lower, upper, fallback = _settled(found, bound)
+    return Epsilon(lower, upper, delta, "pld", fallback)
+
+
+def _settled(found: Band | NoBand, bound: float) -> tuple[float, float, str | None]:
+    """(lower, upper, fallback) from the certified band, or why there is none, and the RDP bound."""
+    if isinstance(found, NoBand):
+        return 0.0, bound, f"RDP upper bound, because {found}"
+    lower, upper = found
+    if bound < lower:
+        return 0.0, upper, "PLD upper bound alone, because the RDP bound lies below its lower end"
+    if bound < upper:
+        return lower, bound, "RDP upper bound, because it is smaller than the PLD's"
+    return lower, upper, None
 
 
 def _unsampled(ledger: Ledger, delta: float, accountant: str, adjacency: str) -> Epsilon:
@@ -178,12 +259,13 @@ def _rising(path: list[Epsilon]) -> tuple[Epsilon, ...]:
     """Each prefix costs at most what the whole does: both bounds may use that."""
     top, rising, lower = path[-1].upper, [], 0.0
     upper = 0.0
-    for point in path:
-        upper = min(max(upper, point.upper), top)
-        lower = min(max(lower, point.lower), upper)
-        rising.append(Epsilon(lower, upper, point.delta, point.accountant, point.fallback))
-    rising[-1] = path[-1]
-    return tuple(rising)
+    for point in path[:-1]:
+        upper, lower = min(max(upper, point.upper), top), max(lower, point.lower)
+        if lower > upper:
+            lower = 0.0
+            point = dataclasses.replace(point, fallback="upper bound alone, because its path's bounds contradict it")
+        rising.append(dataclasses.replace(point, lower=lower, upper=upper))
+    return (*rising, path[-1])
 
 
 def price_tags(phases: Phases, delta: float, *, adjacency: str | None = None, sampling: str = "poisson") -> FloatArray:

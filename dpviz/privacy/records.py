@@ -118,11 +118,37 @@ class Epsilon:
         if not 0 <= self.lower <= self.upper:
             raise ValueError(f"an epsilon band needs 0 <= lower <= upper, got [{self.lower}, {self.upper}]")
 
+    @property
+    def wide(self) -> bool:
+        """Whether the two ends tell different stories. A one-sided bound is no band."""
+        return self.lower > 0 and self.upper - self.lower > max(0.03 * self.upper, 0.005)
+
+
+@dataclass(frozen=True)
+class Delta:
+    """A band that holds the true delta at this epsilon. One-sided accountants have lower = 0."""
+
+    lower: float
+    upper: float
+    epsilon: float
+    accountant: str
+    fallback: str | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.lower <= self.upper <= 1:
+            raise ValueError(f"a delta band needs 0 <= lower <= upper <= 1, got [{self.lower}, {self.upper}]")
+
 
 def check_delta(delta: float) -> float:
     if not 0 < delta < 1:
         raise InputError(f"delta must be above 0 and below 1, got {delta:g}; 1e-5 is a common choice")
     return float(delta)
+
+
+def check_epsilon(epsilon: float) -> float:
+    if not 0 <= epsilon < math.inf:
+        raise InputError(f"epsilon must be a finite number >= 0, got {epsilon:g}; 1 to 10 are common choices")
+    return float(epsilon)
 
 
 @dataclass(frozen=True)
