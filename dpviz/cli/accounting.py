@@ -8,12 +8,13 @@ from typing import Any
 
 from dpviz.cli.command import Command, Result, epsilon_text, number, table
 from dpviz.cli.ledger_flags import add_ledger_arguments, plan_of
-from dpviz.privacy.accountants import ACCOUNTANTS, ADJACENCIES, SAMPLINGS, epsilon, epsilon_path, price_tags
+from dpviz.privacy.accountants import ACCOUNTANTS, ADJACENCIES, SAMPLINGS, delta, epsilon, epsilon_path, price_tags
 from dpviz.privacy.calibrate import TOLERANCE, calibrate, matching_constant, most_epochs
 from dpviz.privacy.records import Epsilon
-from dpviz.privacy.rounding import epsilon_number
+from dpviz.privacy.rounding import delta_number, epsilon_number
 from dpviz.privacy.schedules import SCHEDULES
 from dpviz.privacy.tables import InputError
+from dpviz.views.numbers import epsilon_kind
 
 
 def _schedules(args: argparse.Namespace) -> Result:
@@ -35,13 +36,18 @@ def _schedules(args: argparse.Namespace) -> Result:
 
 
 def _band(found: Epsilon) -> dict[str, Any]:
-    return {"lower": found.lower, "upper": found.upper, "fallback": found.fallback}
+    return {"lower": found.lower, "upper": found.upper, "wide": found.wide, "fallback": found.fallback}
 
 
 def _interval(found: Epsilon) -> str:
     """Rounded outwards, so that it holds."""
     lower = "infinity" if found.lower == math.inf else epsilon_number(found.lower, digits=4, up=False)
     return f"[{lower}, {epsilon_text(found.upper)}]"
+
+
+def _remark(found: Epsilon) -> str:
+    """Why it is no certified band, if it is none, and where the true value lies."""
+    return f"{found.fallback}; " * bool(found.fallback) + f"true value in {_interval(found)}"
 
 
 def _epsilon(args: argparse.Namespace) -> Result:
@@ -59,9 +65,7 @@ def _epsilon(args: argparse.Namespace) -> Result:
         **plan.facts(plan.epochs),
     }
     rows = [
-        ("PLD", epsilon_text(pld.upper), pld.fallback)
-        if pld.fallback
-        else ("PLD, certified", epsilon_text(pld.upper), f"true value in {_interval(pld)}"),
+        ("PLD" if pld.fallback else f"PLD, {epsilon_kind(pld)}", epsilon_text(pld.upper), _remark(pld)),
         ("RDP, improved", epsilon_text(found["rdp"].upper), "upper bound"),
         ("RDP, classic", epsilon_text(found["rdp-classic"].upper), "upper bound"),
     ]
@@ -74,6 +78,13 @@ def _epsilon(args: argparse.Namespace) -> Result:
         f"delta {args.delta:g}; {plan.adjacency}: {ADJACENCIES[plan.adjacency].help};\n"
         f"{SAMPLINGS[plan.sampling].help};\n{plan.words(plan.epochs)}",
     ]
+    if args.at_epsilon is not None:
+        at = delta(phases, args.at_epsilon, **plan.options)
+        data["delta_at"] = {"epsilon": at.epsilon, "lower": at.lower, "upper": at.upper, "fallback": at.fallback}
+        ends = f"true value in [{delta_number(at.lower, up=False)}, {delta_number(at.upper)}]"
+        parts.append(
+            f"at epsilon {args.at_epsilon:g}: delta {delta_number(at.upper)}, {at.fallback or 'certified'}, {ends}"
+        )
     if args.path:
         path = epsilon_path(phases, args.delta, **plan.options)
         shares = price_tags(phases, args.delta, **plan.options).tolist()
@@ -114,7 +125,8 @@ def _calibrate(args: argparse.Namespace) -> Result:
         **plan.facts(len(sigmas)),
     }
     rows = [
-        ("achieved epsilon", f"{epsilon_number(achieved.upper, digits=6)} ({achieved.fallback or args.accountant})"),
+        ("achieved epsilon", epsilon_number(achieved.upper, digits=6)),
+        ("accountant", f"{args.accountant}, {achieved.fallback or epsilon_kind(achieved)}"),
         ("target epsilon", "the schedule's own" if args.target_epsilon is None else f"{args.target_epsilon:g}"),
         ("factor", f"{factor:.6g}"),
         ("sigmas", ", ".join(f"{sigma:.6g}" for sigma in sigmas[:12]) + (" ..." if len(sigmas) > 12 else "")),
@@ -139,6 +151,7 @@ def _target(args: argparse.Namespace) -> float:
 
 def _epsilon_arguments(parser: argparse.ArgumentParser) -> None:
     add_ledger_arguments(parser)
+    parser.add_argument("--at-epsilon", type=number, metavar="X", help="also the delta that belongs to this epsilon")
     parser.add_argument("--path", action="store_true", help="also epsilon after each epoch and each epoch's share")
 
 

@@ -240,7 +240,11 @@ def as_json(it: Board, settings: Settings) -> dict[str, Any]:
         "epochs": settings.epochs,
         "delta": settings.delta,
         **settings.assumptions,
-        "epsilon": {name: "infinity" if math.isinf(end) else end for name, end in ends.items()},
+        "epsilon": {
+            **{name: "infinity" if math.isinf(end) else end for name, end in ends.items()},
+            "wide": cost.wide,
+            "fallback": cost.fallback,
+        },
     }
 
 

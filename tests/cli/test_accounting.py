@@ -1,6 +1,7 @@
 """schedules, epsilon and calibrate, as a person or a script would call them."""
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from dpviz.cli import main
 from dpviz.privacy import SCHEDULES, epsilon
+from dpviz.privacy.gaussian import log_delta
 
 ROOT = Path(__file__).parents[2]
 PAPER = "--schedule linear --start 5 --end 1 --epochs 20 --dataset-size 60000 --batch-size 600 --delta 1e-5"
@@ -137,6 +139,51 @@ def test_what_calibration_returns_can_be_priced_again_as_a_knob(capsys) -> None:
     assert again["pld"]["upper"] == pytest.approx(found["epsilon"]["upper"], rel=1e-9)
 
 
+def test_delta_can_be_asked_for_at_an_epsilon(capsys) -> None:
+    found = run(capsys, f"epsilon {PAPER} --at-epsilon 1.0")
+    at = found["delta_at"]
+    assert set(at) == {"epsilon", "lower", "upper", "fallback"}
+    assert 1e-6 < at["lower"] <= at["upper"] < 1.2e-5
+    assert run(capsys, f"epsilon {PAPER.replace('1e-5', str(at['upper']))}")["pld"]["lower"] <= 1.0
+    upper = run(capsys, f"epsilon {PAPER.replace('1e-5', str(at['lower']))}")["pld"]["upper"]
+    assert upper >= 1.0, "both questions are about one curve"
+    assert "delta_at" not in run(capsys, f"epsilon {PAPER}")
+
+
+def test_delta_without_sampling_is_the_gaussian_one(capsys) -> None:
+    line = "epsilon --sigma 2 --epochs 9 --sampling fixed-order --at-epsilon 2.0"
+    at = run(capsys, line)["delta_at"]
+    exact = math.exp(log_delta(2.0, 1.5))
+    assert at["lower"] == pytest.approx(exact, rel=1e-9)
+    assert at["upper"] == pytest.approx(exact, rel=1e-9)
+    assert main(line.split()) == 0
+    (told,) = [row for row in capsys.readouterr().out.splitlines() if row.startswith("at epsilon 2: delta")]
+    shown = told.split()[4].rstrip(",")
+    assert exact <= float(shown) <= 1.001 * exact
+
+
+def test_an_rdp_bound_in_place_of_a_band_says_so(capsys) -> None:
+    found = run(capsys, "epsilon --sigma 30 --delta 1e-300 --path")
+    assert found["pld"]["upper"] == found["rdp"]["improved"]
+    for priced in (found["pld"], found["path"][-1]):
+        assert priced["fallback"].startswith("RDP upper bound, because")
+        assert priced["wide"] is False
+    assert main(["epsilon", "--sigma", "30", "--delta", "1e-300"]) == 0
+    row = capsys.readouterr().out.splitlines()[1]
+    assert row.startswith("PLD  ")
+    assert "RDP upper bound, because delta 1e-300 is too small" in row
+    assert "certified" not in row
+
+
+@pytest.mark.parametrize("flags", ["--sigma 1.1", "--sigma 0.604 --sample-rate 2.32e-6 --steps 51120 --delta 8.4e-11"])
+def test_a_band_is_called_wide_where_its_ends_are_far_apart(capsys, flags) -> None:
+    found = run(capsys, f"epsilon {flags}")["pld"]
+    assert found["wide"] == (found["upper"] - found["lower"] > max(0.03 * found["upper"], 0.005))
+    assert main(["epsilon", *flags.split()]) == 0
+    row = capsys.readouterr().out.splitlines()[1]
+    assert row.startswith("PLD, certified, wide" if found["wide"] else "PLD, certified  ")
+
+
 def test_printed_epsilons_are_rounded_up_and_never_to_zero(capsys) -> None:
     upper = run(capsys, "epsilon --sigma 1000")["pld"]["upper"]
     assert main(["epsilon", "--sigma", "1000"]) == 0
@@ -215,6 +262,8 @@ def test_people_get_tables(capsys, line: str) -> None:
         ("epsilon --steps-per-epoch up", "must be round, ceil or a whole number, got 'up'"),
         ("epsilon --steps-per-epoch 0", "--steps-per-epoch must be a whole number >= 1, got 0"),
         ("epsilon --sample-rate 0.1 --batch-size 5", "--sample-rate replaces --dataset-size and --batch-size"),
+        ("epsilon --at-epsilon nan", "epsilon must be a finite number >= 0, got nan"),
+        ("epsilon --at-epsilon -1", "epsilon must be a finite number >= 0, got -1"),
         ("epsilon --sample-rate nan", "--sample-rate must be above 0 and at most 1, got nan"),
         ("epsilon --sample-rate 0", "--sample-rate must be above 0 and at most 1, got 0"),
         ("epsilon --sigma 1e10", "sigma must be a number from 0 to 1e+09"),

@@ -29,6 +29,7 @@ FLAGS = {
     "--sample-rate": ["0.01", *NUMBERS],
     "--steps": ["100", *NUMBERS],
     "--steps-per-epoch": ["round", "ceil", "100", *NUMBERS],
+    "--at-epsilon": NUMBERS,
     "--tolerance": ["0.1", *NUMBERS],
     "--adjacency": ["replace-one", "add-remove", "zero-out", "x"],
     "--sampling": ["poisson", "shuffled", "fixed-order", "x"],

@@ -143,6 +143,14 @@ def test_a_share_link_reproduces_the_schedule_and_its_settings_in_a_new_session(
     expect(other.page.get_by_text("come from the link")).to_be_visible()
 
 
+def test_an_rdp_bound_is_not_called_certified(address, new_page):
+    page = new_page(f"{address}/?s={encode([2.0, 1.0], {'accountant': 'rdp'})}")
+    expect(page.locator(".meta")).to_contain_text("RDP upper bound", timeout=PATIENCE)
+    expect(page.locator(".meta")).not_to_contain_text("certified")
+    expect(page.get_by_text("This number: RDP upper bound.")).to_be_visible()
+    expect(page.get_by_text("Sound ε: RDP upper bound.")).to_be_visible()
+
+
 def test_the_keyboard_alone_edits_the_schedule(screen):
     it = screen()
     before = it.sigmas()
@@ -278,6 +286,16 @@ def test_delta_is_typed_exactly_and_warned_of_above_one_over_n(at):
         assert at.error[0].value.startswith("Delta must be")
     field(at, "delta").set_value("1e-6").run()
     assert not at.error
+
+
+def test_a_bound_that_stands_in_for_a_band_is_named_beside_the_number_and_on_the_card(at):
+    field(at, "delta").set_value("1e-300").run()
+    told = [caption.value for caption in at.caption]
+    assert any(text.startswith("This number: RDP upper bound, because delta 1e-300") for text in told)
+    assert any(text.startswith("Sound ε: RDP upper bound, because delta 1e-300") for text in told)
+    assert as_json(board(at), Settings(delta=1e-300))["epsilon"]["fallback"].startswith("RDP upper bound")
+    field(at, "delta").set_value("1e-5").run()
+    assert not any("upper bound, because" in caption.value for caption in at.caption)
 
 
 def test_a_batch_larger_than_the_dataset_is_one_readable_sentence(at):

@@ -51,7 +51,7 @@ class Readout {
     const sign = Number.isFinite(estimate) ? "≈ " : ""; // no noise costs infinity: nothing is approximate about it
     this.value.textContent = certified ? certified.text : sign + epsilonText(estimate);
     const goal = verdict && ` · ${verdict} target ${targetText(target)}`;
-    this.meta.textContent = `${certified ? "certified" : "approximate"} · δ = ${deltaText(delta)}${goal}`;
+    this.meta.textContent = `${certified ? certified.kind : "approximate"} · δ = ${deltaText(delta)}${goal}`;
     this.box.dataset.state = certified ? "certified" : "approximate";
     this.box.dataset.verdict = verdict;
   }
