@@ -1,6 +1,16 @@
 """What happened and what it costs. numpy and scipy only: no files, no clock, no torch."""
 
-from dpviz.privacy.accountants import ACCOUNTANTS, ADJACENCIES, SAMPLINGS, delta, epsilon, epsilon_path, price_tags
+from dpviz.privacy.accountants import (
+    ACCOUNTANTS,
+    ADJACENCIES,
+    SAMPLINGS,
+    adjacency_of,
+    delta,
+    epsilon,
+    epsilon_path,
+    nearest_adjacency,
+    price_tags,
+)
 from dpviz.privacy.calibrate import Calibration, calibrate, matching_constant, most_epochs
 from dpviz.privacy.guarantees import guarantee, guarantee_path, prestige_guarantee, selection_cost
 from dpviz.privacy.rdp import rdp_table
@@ -23,6 +33,7 @@ __all__ = [
     "Phase",
     "Schedule",
     "Selection",
+    "adjacency_of",
     "calibrate",
     "delta",
     "epoch_phases",
@@ -32,6 +43,7 @@ __all__ = [
     "guarantee_path",
     "matching_constant",
     "most_epochs",
+    "nearest_adjacency",
     "prestige_guarantee",
     "price_tags",
     "rdp_table",

@@ -12,7 +12,7 @@ from dpviz.privacy.gaussian import composed_mu, gaussian_epsilon, log_delta, vis
 from dpviz.privacy.losses import NoBand
 from dpviz.privacy.pld import Band, band, band_path, delta_band
 from dpviz.privacy.rdp import CONVERSIONS, ORDERS, FloatArray, ledger_rdp, smallest_epsilon
-from dpviz.privacy.records import Delta, Epsilon, Ledger, Phase, check_delta, check_epsilon
+from dpviz.privacy.records import Delta, Epsilon, Ledger, Phase, Phases, as_phases, check_delta, check_epsilon
 from dpviz.privacy.tables import InputError, Table
 
 ACCOUNTANTS = Table("accountant")
@@ -20,40 +20,82 @@ ACCOUNTANTS.add("pld", "Privacy-loss distribution: a certified band around the t
 ACCOUNTANTS.add("rdp", "Renyi moments with the improved conversion (Balle et al. 2020): an upper bound.")
 ACCOUNTANTS.add("rdp-classic", "Renyi moments with the classic conversion (Mironov 2017): a looser upper bound.")
 
-ADJACENCIES = {
-    "add-remove": "neighbours differ by adding or removing one example",
-    "replace-one": "neighbours differ by replacing one example with another",
-}
-SAMPLINGS = {
-    "poisson": "each example enters each batch independently with probability q",
-    "fixed-order": "each example is in one batch an epoch, always in the same order: no amplification",
-    "shuffled": "each example is in one batch an epoch, in random order: no tight accountant exists, so as if fixed",
-}
+# Every adjacency names the one whose price it takes: under Poisson sampling an example that counts nothing and one that
+# is absent change a batch alike.
+ADJACENCIES = Table("adjacency")
+ADJACENCIES.add("add-remove", "neighbours differ by adding or removing one example", {"priced_as": "add-remove"})
+ADJACENCIES.add(
+    "zero-out",
+    "neighbours differ by one example that counts nothing in one of them; every batch keeps its other examples",
+    {"priced_as": "add-remove"},
+)
+ADJACENCIES.add("replace-one", "neighbours differ by replacing one example with another", {"priced_as": "replace-one"})
+
+# Every sampling names the adjacencies for which its price holds; the first one is its default.
+SAMPLINGS = Table("sampling")
+SAMPLINGS.add(
+    "poisson",
+    "each example enters each batch independently with probability q",
+    {"adjacencies": ("add-remove", "zero-out", "replace-one")},
+)
+SAMPLINGS.add(
+    "fixed-order",
+    "each example is in one batch per epoch, always in the same order: no amplification",
+    {"adjacencies": ("zero-out", "replace-one")},
+)
+SAMPLINGS.add(
+    "shuffled",
+    "each example is in one batch per epoch, in random order: no tight accountant exists, so as if fixed",
+    {"adjacencies": ("zero-out", "replace-one")},
+)
 MOST_KNOTS = 150  # epochs of a path that are priced one by one
 CONVERSION = {"rdp": "improved", "rdp-classic": "classic"}
 LEAST_LOG_DELTA = -600.0  # a smaller delta is rounded up to this one
 
 
+def adjacency_of(sampling: str, adjacency: str | None = None) -> str:
+    """The neighbours that a price under this sampling is about: as asked, or the sampling's default.
+
+    In batches of a fixed or shuffled order one example less moves all later examples to other places, which changes
+    every later batch. No price here covers that, so add-remove is refused there.
+    """
+    allowed: tuple[str, ...] = SAMPLINGS[sampling].facts["adjacencies"]
+    if adjacency is None:
+        return allowed[0]
+    if ADJACENCIES[adjacency].name not in allowed:
+        raise InputError(
+            f"{adjacency} has no price with {sampling} batches: one example less would shift all later batches; choose "
+            + " or ".join(allowed)
+        )
+    return adjacency
+
+
+def nearest_adjacency(sampling: str, adjacency: str | None) -> str:
+    """The adjacency where the sampling allows it, else the sampling's default."""
+    return adjacency_of(sampling, adjacency if adjacency in SAMPLINGS[sampling].facts["adjacencies"] else None)
+
+
 def epsilon(
-    ledger: Ledger,
+    ledger: Phases,
     delta: float,
     *,
     accountant: str = "pld",
-    adjacency: str = "add-remove",
+    adjacency: str | None = None,
     sampling: str = "poisson",
 ) -> Epsilon:
-    """What a ledger costs. For shuffled batches this is the guarantee without amplification."""
-    return epsilon_path(ledger.phases, delta, accountant=accountant, adjacency=adjacency, sampling=sampling, last=True)[
-        -1
-    ]
+    """What a ledger costs. For shuffled batches this is the guarantee without amplification.
+
+    A plain list will do: epsilon([(1.1, 0.01, 2000)], 1e-5) is 2,000 steps of noise 1.1 at sample rate 0.01.
+    """
+    return epsilon_path(ledger, delta, accountant=accountant, adjacency=adjacency, sampling=sampling, last=True)[-1]
 
 
 def epsilon_path(
-    phases: Sequence[Phase],
+    phases: Phases,
     delta: float,
     *,
     accountant: str = "pld",
-    adjacency: str = "add-remove",
+    adjacency: str | None = None,
     sampling: str = "poisson",
     last: bool = False,
 ) -> tuple[Epsilon, ...]:
@@ -61,11 +103,12 @@ def epsilon_path(
 
     With `last` only the end is computed.
     """
-    _check(delta, accountant, adjacency, sampling)
-    phases = tuple(phases)
+    adjacency = _check(delta, accountant, adjacency, sampling)
+    phases = as_phases(phases)
     whole = Ledger(phases)
     if any(phase.noise_multiplier == 0 for phase in phases):
         return _with_infinity(phases, delta, accountant, adjacency, sampling, last)
+    adjacency = ADJACENCIES[adjacency].facts["priced_as"]
     amplified = _amplified(whole, sampling)
     end = (_sampled if amplified else _unsampled)(whole, delta, accountant, adjacency)
     if last:
@@ -79,16 +122,18 @@ def epsilon_path(
 
 
 def delta(
-    ledger: Ledger,
+    ledger: Phases,
     epsilon: float,
     *,
     accountant: str = "pld",
-    adjacency: str = "add-remove",
+    adjacency: str | None = None,
     sampling: str = "poisson",
 ) -> Delta:
     """The delta at which a ledger has this epsilon: the same guarantee, asked for the other way round."""
     check_epsilon(epsilon)
-    _check(0.5, accountant, adjacency, sampling)  # any delta will do: it is what is asked for
+    asked = _check(0.5, accountant, adjacency, sampling)  # any delta will do: it is what is asked for
+    adjacency = ADJACENCIES[asked].facts["priced_as"]
+    ledger = Ledger(ledger)
     spoilt = [phase for phase in ledger.phases if phase.noise_multiplier == 0]
     amplified = _amplified(ledger, sampling)
     if spoilt:  # an example that meets no noise is known for sure
@@ -223,11 +268,10 @@ def _rising(path: list[Epsilon]) -> tuple[Epsilon, ...]:
     return (*rising, path[-1])
 
 
-def price_tags(
-    phases: Sequence[Phase], delta: float, *, adjacency: str = "add-remove", sampling: str = "poisson"
-) -> FloatArray:
+def price_tags(phases: Phases, delta: float, *, adjacency: str | None = None, sampling: str = "poisson") -> FloatArray:
     """Each epoch's share of the total cost, adding up to 1: its part of the Renyi divergence at the best order."""
-    _check(delta, "rdp", adjacency, sampling)
+    adjacency = ADJACENCIES[_check(delta, "rdp", adjacency, sampling)].facts["priced_as"]
+    phases = as_phases(phases)
     free = np.array([phase.noise_multiplier == 0 for phase in phases])
     if free.any():
         return free / free.sum()
@@ -241,9 +285,8 @@ def price_tags(
     return column / column.sum()
 
 
-def _check(delta: float, accountant: str, adjacency: str, sampling: str) -> None:
+def _check(delta: float, accountant: str, adjacency: str | None, sampling: str) -> str:
+    """Refuse what cannot be priced; the adjacency that the price is about."""
     check_delta(delta)
     ACCOUNTANTS[accountant]
-    for noun, name, known in (("adjacency", adjacency, ADJACENCIES), ("sampling", sampling, SAMPLINGS)):
-        if name not in known:
-            raise InputError(f"unknown {noun} {name!r}; choose one of {', '.join(known)}")
+    return adjacency_of(sampling, adjacency)
