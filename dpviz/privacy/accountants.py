@@ -11,7 +11,7 @@ import numpy as np
 from dpviz.privacy.gaussian import composed_mu, gaussian_epsilon, visits
 from dpviz.privacy.losses import GridTooLarge
 from dpviz.privacy.pld import band, band_path
-from dpviz.privacy.rdp import ORDERS, FloatArray, ledger_rdp, smallest_epsilon
+from dpviz.privacy.rdp import LARGEST_ORDER, LARGEST_SIGMA, FloatArray, least_epsilon, ledger_rdp, phase_rdp
 from dpviz.privacy.records import Epsilon, Ledger, Phase, check_delta
 from dpviz.privacy.tables import InputError, Table
 
@@ -30,6 +30,8 @@ SAMPLINGS = {
     "shuffled": "each example is in one batch an epoch, in random order: no tight accountant exists, so as if fixed",
 }
 MOST_KNOTS = 150  # epochs of a path that are priced one by one
+LARGEST_EPSILON = 1e6  # an upper bound above which no band is computed
+LAST_ORDER = f"bound at the largest Renyi order, {LARGEST_ORDER:,.0f}: a still larger one may give less"
 CONVERSION = {"rdp": "improved", "rdp-classic": "classic"}
 
 
@@ -109,12 +111,14 @@ def _with_infinity(
 
 
 def _sampled(ledger: Ledger, delta: float, accountant: str, adjacency: str) -> Epsilon:
-    bound = smallest_epsilon(
-        ledger_rdp(ledger, ORDERS, adjacency).sum(axis=0), delta, CONVERSION.get(accountant, "improved")
-    )
+    def rdp(orders: FloatArray) -> FloatArray:
+        return ledger_rdp(ledger, orders, adjacency).sum(axis=0)
+
+    bound = least_epsilon(rdp, delta, CONVERSION.get(accountant, "improved"))
     if accountant != "pld":
-        return Epsilon(0.0, bound[0], delta, accountant)
+        return _renyi(*bound, delta, accountant)
     try:
+        _check_grid(ledger, bound[0])
         lower, upper = band(ledger, delta, adjacency)
     except GridTooLarge as reason:
         return Epsilon(0.0, bound[0], delta, accountant, fallback=f"RDP upper bound, because {reason}")
@@ -122,14 +126,27 @@ def _sampled(ledger: Ledger, delta: float, accountant: str, adjacency: str) -> E
     return Epsilon(min(lower, upper), upper, delta, accountant)
 
 
+def _check_grid(ledger: Ledger, bound: float) -> None:
+    if not bound <= LARGEST_EPSILON:
+        raise GridTooLarge(f"an epsilon above {LARGEST_EPSILON:g} is not worth a grid")
+    if not all(phase.noise_multiplier <= LARGEST_SIGMA for phase in ledger.phases):
+        raise GridTooLarge(f"a noise multiplier above {LARGEST_SIGMA:g} leaves losses too small for a grid")
+
+
 def _unsampled(ledger: Ledger, delta: float, accountant: str, adjacency: str) -> Epsilon:
     """Gaussian composition: exact for the tight accountant, and RDP(a) = a mu^2 / 2 for the others."""
     mu = composed_mu(visits(ledger), adjacency)
     if accountant != "pld":
-        bound, _ = smallest_epsilon(ORDERS * mu * mu / 2, delta, CONVERSION[accountant])
-        return Epsilon(0.0, bound, delta, accountant)
+        bound = least_epsilon(lambda orders: orders * (mu * mu / 2), delta, CONVERSION[accountant])
+        return _renyi(*bound, delta, accountant)
     exact = gaussian_epsilon(mu, delta)
     return Epsilon(exact, exact, delta, accountant)
+
+
+def _renyi(bound: float, order: float, delta: float, accountant: str) -> Epsilon:
+    """An upper bound, which says so if it could be smaller still."""
+    last = bound > 0 and order == LARGEST_ORDER
+    return Epsilon(0.0, bound, delta, accountant, fallback=LAST_ORDER if last else None)
 
 
 def _rising(path: list[Epsilon]) -> tuple[Epsilon, ...]:
@@ -149,16 +166,17 @@ def price_tags(
 ) -> FloatArray:
     """Each epoch's share of the total cost, adding up to 1: its part of the Renyi divergence at the best order."""
     _check(delta, "rdp", adjacency, sampling)
-    free = np.array([phase.noise_multiplier == 0 for phase in phases])
-    if free.any():
-        return free / free.sum()
-    if sampling == "poisson":
-        costs = np.stack([ledger_rdp(Ledger([phase]), ORDERS, adjacency)[0] for phase in phases])
-    else:
-        mus = np.array([composed_mu(visits(Ledger([phase])), adjacency) for phase in phases])
-        costs = mus[:, None] ** 2 * ORDERS / 2
-    _, order = smallest_epsilon(costs.sum(axis=0), delta)
-    column = costs[:, int(np.argmin(np.abs(ORDERS - order)))]
+    mus = np.array([composed_mu(visits(Ledger([phase])), adjacency) for phase in phases])
+
+    def costs(orders: FloatArray) -> FloatArray:
+        if sampling == "poisson":
+            return phase_rdp(phases, orders, adjacency)
+        return mus[:, None] ** 2 * orders / 2
+
+    _, order = least_epsilon(lambda orders: costs(orders).sum(axis=0), delta)
+    column = costs(np.array([order]))[:, 0]
+    if not 0 < column.sum() < math.inf:  # the epochs that cost everything share it, or all do where none costs anything
+        column = (column == column.max()).astype(float)
     return column / column.sum()
 
 
