@@ -1,7 +1,7 @@
 """Export code: a short Opacus training script for a schedule, to run anywhere.
 
-The script samples, clips and adds noise as dpviz prices it. Opacus' RDP accountant prints dpviz's `rdp`; the certified
-epsilon (`pld`) of the same steps is lower. The script states both.
+The script samples, clips and adds noise as dpviz prices it. Opacus' RDP accountant tries orders up to 63 (dpviz goes on
+where larger ones give less); the certified epsilon (`pld`) of the same steps is lower. The script states both.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import pprint
 from dataclasses import replace
 from string import Template
 
+from dpviz.privacy.rdp import ORDERS, ledger_rdp, smallest_epsilon
+from dpviz.privacy.records import Ledger, epoch_phases
 from dpviz.training.spec import DATASETS, RunSpec
 from dpviz.ui.settings import Settings
 from dpviz.views.numbers import delta_text, epsilon_number, epsilon_text
@@ -110,10 +112,11 @@ ARRANGE = {1: "pixels.unsqueeze(1)", 3: "pixels.permute(0, 3, 1, 2)"}
 
 
 def script_epsilons(sigmas: tuple[float, ...], settings: Settings) -> tuple[str, str]:
-    """What the script's steps cost under RDP, as Opacus has it, and certified; for the script's own assumptions."""
-    own = replace(settings, adjacency="add-remove", sampling="poisson")
-    rdp, certified = (replace(own, accountant=name).price(sigmas) for name in ("rdp", "pld"))
-    return epsilon_number(rdp.upper), epsilon_text(certified)
+    """What the script's steps cost under RDP at Opacus' usual orders, and certified; for the script's assumptions."""
+    own = replace(settings, accountant="pld", adjacency="add-remove", sampling="poisson")
+    ledger = Ledger(epoch_phases(sigmas, settings.sample_rate))
+    printed, _ = smallest_epsilon(ledger_rdp(ledger, ORDERS).sum(axis=0), settings.delta)
+    return epsilon_number(printed), epsilon_text(own.price(sigmas))
 
 
 def opacus_script(sigmas: tuple[float, ...], settings: Settings) -> str:
