@@ -53,7 +53,10 @@ def test_screening_is_claimed_by_accepted_updates_and_sound_by_all() -> None:
     assert path[-1][0] == epsilon(kept, 1e-5).upper
     assert path[-1][1] == FULL
     assert path[1][0] == path[0][0], "an epoch in which nothing was accepted is claimed to be free"
-    assert guarantee("screening", "none", PHASES, 1e-5, accepted=accepted).claimed.upper < FULL
+    for curriculum in ("none", "masked"):
+        found = guarantee("screening", curriculum, PHASES, 1e-5, accepted=accepted)
+        assert found.claimed.upper < FULL
+        assert found.sound.upper == FULL, "rejected candidates are charged too"
 
 
 def test_a_public_order_would_cost_gaussian_composition() -> None:
