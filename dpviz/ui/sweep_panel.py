@@ -98,7 +98,8 @@ def _sweep(own: Store, found: Result, *, first: bool) -> None:
             elif not anywhere:
                 if not found.finished or (found.failed and not sweep.search):  # a search has learnt from what failed
                     _button("Resume sweep", sweep.id, start, sweep, help="Trains what is left or failed.")
-                _button("Forget", sweep.id, SweepFolder(own, sweep.id).delete, help="Its runs stay.")
+                forgets = "Its runs stay. What it spent on runs that are deleted is forgotten with it."
+                _button("Forget", sweep.id, SweepFolder(own, sweep.id).delete, help=forgets)
         if here is not None and here.problem:
             input_error(InputError(here.problem))
         with st.expander("Results", expanded=first):
