@@ -7,6 +7,7 @@ are the same run, bit for bit, and are paid for once; secure ones are drawn anew
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -81,7 +82,8 @@ def _state(run: Summary | None) -> str:
     return {"done": "done", "queued": "live", "running": "live"}.get(run.status, "unfinished")
 
 
-def spent_of(spec: RunSpec, steps: int, redone: Sequence[Steps] = ()) -> Spent:
+@functools.lru_cache(maxsize=10_000)  # a page asks every second
+def spent_of(spec: RunSpec, steps: int, redone: tuple[Steps, ...] = ()) -> Spent:
     """A run's steps as its rule prices them, and what it shares with others: see training/noise.py."""
     if rule_of(spec.method, spec.curriculum).sound is None:
         return Spent(None)

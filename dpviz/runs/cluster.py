@@ -215,7 +215,7 @@ class ClusterRunner:
         return STOPPED if job.stop.is_set() else None
 
     def _charge_lost(self, run_id: str) -> None:
-        """A worker is gone and has not said how far it came: write down the most that it can have spent."""
+        """A worker is gone. What it did after the epochs that arrived was seen by nobody; one more epoch is charged."""
         run = self.store.get(run_id)
         floor = of_epoch(run.epochs[-1]) if run.epochs else None
         self.store.set_status(run_id, "running", spent=at_most(run.spec, len(run.epochs), run.written, floor))
