@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dpviz.cli.command import Command, Result, table, whole
+from dpviz.cli.command import Command, Result, epsilon_text, table, whole
 from dpviz.privacy.schedules import CUSTOM
 from dpviz.privacy.tables import InputError
 from dpviz.runs.records import Progress, Run, Summary
@@ -238,7 +238,7 @@ def _epsilon(value: float | None, at_most: bool = False) -> str:
     """Never a number where there is no guarantee."""
     if value is None:
         return "none"
-    return "infinity" if value == math.inf else f"{'at most ' if at_most else ''}{value:.4f}"
+    return ("at most " if at_most and value < math.inf else "") + epsilon_text(value)
 
 
 # --- runs ---------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpviz.privacy import Selection, Spent, selection
+from dpviz.privacy.rounding import epsilon_number
 from dpviz.runs.charges import Charge, charged_counts, charged_words, charges_of
 from dpviz.runs.records import LIVE, Summary
 from dpviz.runs.store import Store
@@ -187,15 +188,17 @@ def price_words(found: Result) -> tuple[str, ...]:
     if cost.single is None:
         return (f"There is no price for this choice: {cost.why_not}.", charged_words(found.charges))
     sentences = [
-        f"One run alone, had no other been looked at: epsilon {cost.single.upper:.3f} (the dearest of {cost.runs}).",
+        f"One run alone, had no other been looked at: epsilon {epsilon_number(cost.single.upper)} (the dearest of "
+        f"{cost.runs}).",
         _composed_words(found, cost),
         charged_words(found.charges),
     ]
     if cost.drawn is not None:
         sentences.append(
             f"Had the number of runs been drawn at random ({cost.trials}, {cost.runs} on average), each of them a "
-            f"random candidate, and only the best ever been shown: epsilon {cost.drawn.upper:.3f} (Papernot & Steinke "
-            "2022). This sweep's number was fixed ahead, so that is a comparison and not a guarantee."
+            f"random candidate, and only the best ever been shown: epsilon {epsilon_number(cost.drawn.upper)} "
+            "(Papernot & Steinke 2022). This sweep's number was fixed ahead, so that is a comparison and not a "
+            "guarantee."
         )
     else:
         sentences.append("Each proposal depended on results before it, so no cheaper bound than composition applies.")
@@ -208,7 +211,7 @@ def _composed_words(found: Result, cost: Selection) -> str:
         return f"All {cost.runs} runs together have no price: {cost.why_not}. So the winner has no guarantee."
     shared = found.shares_batches
     how = "runs of one seed draw the same batches, so each step of theirs is priced as one" if shared else "composed"
-    price = f"All {cost.runs} runs together ({how}): epsilon {cost.composed.upper:.3f}."
+    price = f"All {cost.runs} runs together ({how}): epsilon {epsilon_number(cost.composed.upper)}."
     if found.sweep.search and found.varies_plans:
         return (
             f"{price} That is what was spent. The proposals changed the noise or the batches by looking at results, so "

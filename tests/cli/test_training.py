@@ -12,6 +12,7 @@ import pytest
 
 from dpviz.cli import main
 from dpviz.privacy import epoch_phases, guarantee
+from dpviz.privacy.rounding import epsilon_number
 from dpviz.runs.spending import Spending
 from dpviz.runs.store import Store
 from tests.views.made_runs import keep, made_run
@@ -150,7 +151,7 @@ def test_a_stopped_run_is_listed_and_shown_with_what_it_really_spent(dpviz, stor
 def test_a_stopped_run_of_the_old_format_is_listed_with_the_most_it_can_have_spent(dpviz, store):
     keep(store.folder, made_run(status="stopped", count=2))
     most = guarantee("dp-sgd", "none", epoch_phases([1.0] * 3, 0.1), 1e-5).sound.upper
-    assert f"at most {most:.4f}" in dpviz("runs", "list")[1]
+    assert f"at most {epsilon_number(most, digits=4)}" in dpviz("runs", "list")[1]
     (run,) = json.loads(dpviz("runs", "list", "--json")[1])["runs"]
     assert (run["epsilon"]["sound"], run["at_most"]) == (most, True)
 

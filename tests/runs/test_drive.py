@@ -10,6 +10,7 @@ import threading
 import pytest
 
 from dpviz.privacy import InputError
+from dpviz.privacy.rounding import epsilon_number
 from dpviz.runs import BackgroundRunner
 from dpviz.runs.drive import Drive, driven, launch
 from dpviz.runs.fold import by_key, fold, price_words, result, result_json
@@ -61,7 +62,7 @@ def test_the_winner_is_shown_with_what_choosing_it_costs(store, runner):
     assert cost.single.upper == pytest.approx(found.winner.epsilon)
     assert cost.composed.upper > cost.single.upper
     words = " ".join(price_words(found))
-    assert f"{cost.composed.upper:.3f}. This holds" in words
+    assert f"{epsilon_number(cost.composed.upper)}. This holds" in words
     assert "runs of one seed draw the same batches" in words
     assert "Charged are all runs that were begun: 4 are done." in words
     assert "not a guarantee" in words
