@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
 from dpviz.privacy.gaussian import composed_mu, gaussian_epsilon, log_delta, visits
 from dpviz.privacy.losses import NoBand
 from dpviz.privacy.pld import Band, band, band_path, delta_band
-from dpviz.privacy.rdp import CONVERSIONS, ORDERS, FloatArray, ledger_rdp, smallest_epsilon
+from dpviz.privacy.rdp import (
+    CONVERSIONS,
+    LARGEST_ORDER,
+    LARGEST_SIGMA,
+    ORDERS,
+    FloatArray,
+    least_epsilon,
+    ledger_rdp,
+    phase_rdp,
+    smallest_epsilon,
+)
 from dpviz.privacy.records import Delta, Epsilon, Ledger, Phase, Phases, as_phases, check_delta, check_epsilon
 from dpviz.privacy.tables import InputError, Table
 
@@ -49,6 +58,9 @@ SAMPLINGS.add(
     {"adjacencies": ("zero-out", "replace-one")},
 )
 MOST_KNOTS = 150  # epochs of a path that are priced one by one
+LARGEST_EPSILON = 1e10  # an upper bound above which no band is computed
+LAST_ORDER = f"bound at the largest Renyi order, {LARGEST_ORDER:,.0f}: a still larger one may give less"
+EVERY_ORDER = np.concatenate([ORDERS, np.geomspace(64, LARGEST_ORDER, 60)])
 CONVERSION = {"rdp": "improved", "rdp-classic": "classic"}
 LEAST_LOG_DELTA = -600.0  # a smaller delta is rounded up to this one
 
@@ -144,7 +156,7 @@ def delta(
     if not amplified and accountant == "pld":
         exact = math.exp(log_delta(epsilon, mu))
         return Delta(exact, exact, epsilon, accountant)
-    rdp = ledger_rdp(ledger, ORDERS, adjacency).sum(axis=0) if amplified else ORDERS * mu * mu / 2
+    rdp = ledger_rdp(ledger, EVERY_ORDER, adjacency).sum(axis=0) if amplified else EVERY_ORDER * mu * mu / 2
     bound = _smallest_delta(rdp, epsilon, CONVERSION.get(accountant, "improved"))
     if accountant != "pld":
         return Delta(0.0, bound, epsilon, accountant)
@@ -158,7 +170,7 @@ def delta(
 
 def _smallest_delta(rdp: FloatArray, epsilon: float, conversion: str) -> float:
     """The smallest delta over the orders: both conversions are epsilon(delta) = epsilon(1) - log(delta) / (a - 1)."""
-    log_deltas = (ORDERS - 1) * (CONVERSIONS[conversion](rdp, ORDERS, 1.0) - epsilon)
+    log_deltas = (EVERY_ORDER - 1) * (CONVERSIONS[conversion](rdp, EVERY_ORDER, 1.0) - epsilon)
     return math.exp(min(max(float(log_deltas.min()), LEAST_LOG_DELTA), 0.0))
 
 
@@ -197,11 +209,14 @@ def _with_infinity(
 
 
 def _sampled(ledger: Ledger, delta: float, accountant: str, adjacency: str) -> Epsilon:
-    costs = ledger_rdp(ledger, ORDERS, adjacency).sum(axis=0)
-    bound, _ = smallest_epsilon(costs, delta, CONVERSION.get(accountant, "improved"))
+    def rdp(orders: FloatArray) -> FloatArray:
+        return ledger_rdp(ledger, orders, adjacency).sum(axis=0)
+
+    bound, order = least_epsilon(rdp, delta, CONVERSION.get(accountant, "improved"))
     if accountant != "pld":
-        return Epsilon(0.0, bound, delta, accountant)
+        return _renyi(bound, order, delta, accountant)
     try:
+        _check_grid(ledger, bound)
         found: Band | NoBand = band(ledger, delta, adjacency)
     except NoBand as reason:
         found = reason
@@ -213,19 +228,26 @@ def _sampled_path(
 ) -> list[Epsilon]:
     """Where the whole has no certified band, its prefixes are not tried one by one."""
     since = [0, *(k + 1 for k in at[:-1])]
-    costs = np.cumsum(
-        [ledger_rdp(Ledger(phases[a : k + 1]), ORDERS, adjacency).sum(axis=0) for a, k in zip(since, at, strict=True)],
-        axis=0,
-    )
-    bounds = [smallest_epsilon(cost, delta, CONVERSION.get(accountant, "improved"))[0] for cost in costs]
-    if accountant != "pld":
-        return [Epsilon(0.0, bound, delta, accountant) for bound in bounds]
-    try:
-        band(Ledger(phases), delta, adjacency)
-        found: Sequence[Band | NoBand] = band_path(phases, at, delta, adjacency)
-    except NoBand as reason:
-        found = [reason] * len(at)
-    return [_epsilon(one, bound, delta) for one, bound in zip(found, bounds, strict=True)]
+
+    def costs(orders: FloatArray) -> FloatArray:
+        between = [phase_rdp(phases[a : k + 1], orders, adjacency).sum(axis=0) for a, k in zip(since, at, strict=True)]
+        return np.cumsum(between, axis=0)
+
+    reason = None
+    if accountant == "pld":
+        usual = [smallest_epsilon(cost, delta)[0] for cost in costs(ORDERS)]
+        try:
+            _check_grid(Ledger(phases), usual[-1])
+            band(Ledger(phases), delta, adjacency)
+            found = band_path(phases, at, delta, adjacency)
+            return [_epsilon(one, bound, delta) for one, bound in zip(found, usual, strict=True)]
+        except NoBand as why:
+            reason = why
+    conversion = CONVERSION.get(accountant, "improved")
+    bounds = [least_epsilon(lambda orders, k=k: costs(orders)[k], delta, conversion) for k in range(len(at))]  # type: ignore[misc]
+    if reason is not None:
+        return [_epsilon(reason, bound, delta) for bound, _ in bounds]
+    return [_renyi(bound, order, delta, accountant) for bound, order in bounds]
 
 
 def _epsilon(found: Band | NoBand, bound: float, delta: float) -> Epsilon:
@@ -245,14 +267,27 @@ def _settled(found: Band | NoBand, bound: float) -> tuple[float, float, str | No
     return lower, upper, None
 
 
+def _check_grid(ledger: Ledger, bound: float) -> None:
+    if not bound <= LARGEST_EPSILON:
+        raise NoBand(f"an epsilon above {LARGEST_EPSILON:g} is not worth a grid")
+    if not all(phase.noise_multiplier <= LARGEST_SIGMA for phase in ledger.phases):
+        raise NoBand(f"a noise multiplier above {LARGEST_SIGMA:g} leaves losses too small for a grid")
+
+
 def _unsampled(ledger: Ledger, delta: float, accountant: str, adjacency: str) -> Epsilon:
     """Gaussian composition: exact for the tight accountant, and RDP(a) = a mu^2 / 2 for the others."""
     mu = composed_mu(visits(ledger), adjacency)
     if accountant != "pld":
-        bound, _ = smallest_epsilon(ORDERS * mu * mu / 2, delta, CONVERSION[accountant])
-        return Epsilon(0.0, bound, delta, accountant)
+        bound = least_epsilon(lambda orders: orders * (mu * mu / 2), delta, CONVERSION[accountant])
+        return _renyi(*bound, delta, accountant)
     exact = gaussian_epsilon(mu, delta)
     return Epsilon(exact, exact, delta, accountant)
+
+
+def _renyi(bound: float, order: float, delta: float, accountant: str) -> Epsilon:
+    """An upper bound, which says so if it could be smaller still."""
+    last = bound > 0 and order == LARGEST_ORDER
+    return Epsilon(0.0, bound, delta, accountant, fallback=LAST_ORDER if last else None)
 
 
 def _rising(path: list[Epsilon]) -> tuple[Epsilon, ...]:
@@ -272,16 +307,17 @@ def price_tags(phases: Phases, delta: float, *, adjacency: str | None = None, sa
     """Each epoch's share of the total cost, adding up to 1: its part of the Renyi divergence at the best order."""
     adjacency = ADJACENCIES[_check(delta, "rdp", adjacency, sampling)].facts["priced_as"]
     phases = as_phases(phases)
-    free = np.array([phase.noise_multiplier == 0 for phase in phases])
-    if free.any():
-        return free / free.sum()
-    if sampling == "poisson":
-        costs = np.stack([ledger_rdp(Ledger([phase]), ORDERS, adjacency)[0] for phase in phases])
-    else:
-        mus = np.array([composed_mu(visits(Ledger([phase])), adjacency) for phase in phases])
-        costs = mus[:, None] ** 2 * ORDERS / 2
-    _, order = smallest_epsilon(costs.sum(axis=0), delta)
-    column = costs[:, int(np.argmin(np.abs(ORDERS - order)))]
+    mus = np.array([composed_mu(visits(Ledger([phase])), adjacency) for phase in phases])
+
+    def costs(orders: FloatArray) -> FloatArray:
+        if sampling == "poisson":
+            return phase_rdp(phases, orders, adjacency)
+        return mus[:, None] ** 2 * orders / 2
+
+    _, order = least_epsilon(lambda orders: costs(orders).sum(axis=0), delta)
+    column = costs(np.array([order]))[:, 0]
+    if not 0 < column.sum() < math.inf:  # the epochs that cost everything share it, or all do where none costs anything
+        column = (column == column.max()).astype(float)
     return column / column.sum()
 
 

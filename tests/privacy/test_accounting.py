@@ -361,3 +361,11 @@ def test_a_window_above_epsilon_gives_no_lower_bound() -> None:
     grid = dataclasses.replace(usual, tilt=tilt, tilt_up=2 * tilt).grid(0.1)
     (lower,) = bound_curve("lower", REMOVE, grid, phases, epsilon_at(delta), [0])
     assert lower <= epsilon(ledger, delta).upper
+
+
+@pytest.mark.parametrize(
+    ("rate", "steps", "visits"), [(1 / 234.6, 235 * 20, 20), (1 / 234.6, 234_000, 1000), (0.01, 100, 1), (0.01, 101, 2)]
+)
+def test_an_example_is_met_as_often_as_the_shortest_epochs_allow(rate: float, steps: int, visits: int) -> None:
+    found = epsilon(Ledger([Phase(3.0, rate, steps)]), 1e-5, sampling="fixed-order")
+    assert found.upper == pytest.approx(gaussian_epsilon(math.sqrt(visits) / 3.0, 1e-5), rel=1e-9)
