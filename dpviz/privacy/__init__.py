@@ -16,7 +16,7 @@ from dpviz.privacy.guarantees import guarantee, guarantee_path, prestige_guarant
 from dpviz.privacy.rdp import rdp_table
 from dpviz.privacy.records import Delta, Epsilon, Guarantee, Ledger, Phase, epoch_phases, steps_per_epoch
 from dpviz.privacy.schedules import SCHEDULES, Schedule
-from dpviz.privacy.selection import Selection, selection
+from dpviz.privacy.selection import Selection, Spent, selection
 from dpviz.privacy.tables import InputError
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "Phase",
     "Schedule",
     "Selection",
+    "Spent",
     "adjacency_of",
     "calibrate",
     "delta",
