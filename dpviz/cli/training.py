@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import dataclasses
 import json
-import math
 import signal
 import statistics
 import sys
@@ -15,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dpviz.cli.command import Command, Result, table, whole
+from dpviz.cli.command import Command, Result, epsilon_text, table, whole
 from dpviz.privacy.schedules import CUSTOM
 from dpviz.privacy.tables import InputError
 from dpviz.runs.records import Progress, Run, Summary
@@ -237,7 +236,7 @@ def _epsilon(value: float | None) -> str:
     """Never a number where there is no guarantee."""
     if value is None:
         return "none"
-    return "infinity" if value == math.inf else f"{value:.4f}"
+    return epsilon_text(value)
 
 
 # --- runs ---------------------------------------------------------------------------------------------------------

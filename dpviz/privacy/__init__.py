@@ -1,10 +1,20 @@
 """What happened and what it costs. numpy and scipy only: no files, no clock, no torch."""
 
-from dpviz.privacy.accountants import ACCOUNTANTS, ADJACENCIES, SAMPLINGS, epsilon, epsilon_path, price_tags
+from dpviz.privacy.accountants import (
+    ACCOUNTANTS,
+    ADJACENCIES,
+    SAMPLINGS,
+    adjacency_of,
+    delta,
+    epsilon,
+    epsilon_path,
+    nearest_adjacency,
+    price_tags,
+)
 from dpviz.privacy.calibrate import Calibration, calibrate, matching_constant, most_epochs
 from dpviz.privacy.guarantees import guarantee, guarantee_path, prestige_guarantee, selection_cost
 from dpviz.privacy.rdp import rdp_table
-from dpviz.privacy.records import Epsilon, Guarantee, Ledger, Phase, epoch_phases, steps_per_epoch
+from dpviz.privacy.records import Delta, Epsilon, Guarantee, Ledger, Phase, epoch_phases, steps_per_epoch
 from dpviz.privacy.schedules import SCHEDULES, Schedule
 from dpviz.privacy.selection import Selection, selection
 from dpviz.privacy.tables import InputError
@@ -15,6 +25,7 @@ __all__ = [
     "SAMPLINGS",
     "SCHEDULES",
     "Calibration",
+    "Delta",
     "Epsilon",
     "Guarantee",
     "InputError",
@@ -22,7 +33,9 @@ __all__ = [
     "Phase",
     "Schedule",
     "Selection",
+    "adjacency_of",
     "calibrate",
+    "delta",
     "epoch_phases",
     "epsilon",
     "epsilon_path",
@@ -30,6 +43,7 @@ __all__ = [
     "guarantee_path",
     "matching_constant",
     "most_epochs",
+    "nearest_adjacency",
     "prestige_guarantee",
     "price_tags",
     "rdp_table",

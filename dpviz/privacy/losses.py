@@ -13,9 +13,11 @@ The steps' cells lie end to end in flat arrays (`Strip`): a hundred short rows c
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,9 +33,14 @@ MAX_ROW = 2**21  # grid points that one step's losses may span
 LOW_REACH = 6.0  # standard deviations of the noise
 AT_A_PIN = 0.02  # mass from which on it is worth to pin the grid to an interval of losses
 MOST_LENT = 0.45  # share of a cell's outcomes that may be relabelled to a neighbour
+ROUNDING = float(np.finfo(float).eps)
 
 
-class GridTooLarge(Exception):
+class NoBand(Exception):
+    """Why there is no certified band."""
+
+
+class GridTooLarge(NoBand):
     """The loss distribution does not fit a grid of reasonable size."""
 
 
@@ -69,39 +76,79 @@ class Direction:
             log_sinh = half + np.log(-np.expm1(-2 * half)) - math.log(2)
             big = np.log((1 - q) / q) + 0.5 / square + log_sinh
             root = np.where(big < 300, np.arcsinh(np.exp(np.minimum(big, 300.0))), big + math.log(2))
-            return square * np.sign(losses) * (half + root)
+            return square * np.sign(losses) * (half + np.where(q < 1, root, 0.0))
 
-    def masses(self, edges: FloatArray, steps: Steps) -> tuple[FloatArray, FloatArray]:
-        """Mass under first and under second from each edge to the next one; the last entry is 0."""
-        x = self.place(edges, steps)
-        centre = _to_next(x / steps.sigma)
+    def masses(self, edges: FloatArray, steps: Steps) -> Masses:
+        """Masses from each edge to the next one; the last entry is 0."""
+        x, q = self.place(edges, steps), steps.q
+        centre, centre_doubt = _to_next(x / steps.sigma)
 
-        def mixture(shift: int) -> FloatArray:
-            return (1 - steps.q) * centre + steps.q * _to_next((x - shift) / steps.sigma) if shift else centre
+        def shifted(shift: int) -> tuple[FloatArray, FloatArray]:
+            return _to_next((x - shift) / steps.sigma) if shift else (centre, centre_doubt)
 
-        return mixture(self.first), mixture(self.second)
+        (first, first_doubt), (second, second_doubt) = shifted(self.first), shifted(self.second)
+        return Masses(
+            first=(1 - q) * centre + q * first,
+            second=(1 - q) * centre + q * second,
+            excess=q * (first - second),
+            excess_doubt=q * (first_doubt + second_doubt),
+            second_doubt=(1 - q) * centre_doubt + q * second_doubt,
+        )
 
     def least(self, q: FloatArray) -> FloatArray:
         """The loss when the example was not drawn: the least one of `remove`. At low noise most mass is near it."""
+        return (self.second + self.first) * np.log1p(-np.where(q < 1, q, 0.0))
+
+    def log_mixture(self, shift: int, x: FloatArray, steps: Steps) -> FloatArray:
+        """log of the mixture's density at x over that of N(0)."""
+        if not shift:
+            return np.zeros(x.size)
+        exponent = (2 * shift * x - 1) / (2 * steps.sigma**2)
         with np.errstate(divide="ignore"):
-            return np.where(q < 1, (self.second + self.first) * np.log1p(-q), 0.0)
+            return np.logaddexp(np.log1p(-steps.q), np.log(steps.q) + exponent)
 
     def loss_at(self, x: FloatArray, steps: Steps) -> FloatArray:
-        def log_mixture(shift: int) -> FloatArray:
-            exponent = (2 * shift * x - 1) / (2 * steps.sigma**2)
-            with np.errstate(divide="ignore"):
-                return np.logaddexp(np.log1p(-steps.q), np.log(steps.q) + exponent) if shift else np.zeros(x.size)
-
-        return log_mixture(self.first) - log_mixture(self.second)
+        return self.log_mixture(self.first, x, steps) - self.log_mixture(self.second, x, steps)
 
 
 REMOVE, ADD, REPLACE = Direction("remove", 1, 0), Direction("add", 0, -1), Direction("replace", 1, -1)
 DIRECTIONS: dict[str, tuple[Direction, ...]] = {"add-remove": (REMOVE, ADD), "replace-one": (REPLACE,)}
 
 
+@dataclass(frozen=True)
+class Masses:
+    """Cells' masses under first and second, and what they differ by.
+
+    At tiny sample rates both are all but equal, so the excess is made apart; taking one from the other would leave
+    rounding, which ten million steps add up to more than epsilon. The doubts bound the rounding that is left.
+    """
+
+    first: FloatArray
+    second: FloatArray
+    excess: FloatArray  # first - second
+    excess_doubt: FloatArray
+    second_doubt: FloatArray
+
+    def gap(self, growth: FloatArray) -> FloatArray:
+        """first - e^loss second, for growth = e^loss - 1."""
+        return self.excess - growth * self.second
+
+    def doubt(self, growth: FloatArray) -> FloatArray:
+        """How much rounding may have moved the gap."""
+        return self.excess_doubt + np.abs(growth) * self.second_doubt
+
+    def map(self, change: Callable[[FloatArray], FloatArray]) -> Masses:
+        return Masses(*(change(getattr(self, field.name)) for field in dataclasses.fields(self)))
+
+
 def _log1p_ratio(losses: FloatArray, q: FloatArray) -> FloatArray:
     """log((e^loss - 1 + q) / q), without overflow and precise near 0."""
     ratio = np.log1p(np.maximum(np.expm1(np.minimum(losses, 30.0)) / q, -1.0))
+    low = np.flatnonzero(losses < -1.0)
+    if low.size:
+        ratio[low] = np.where(
+            q[low] < 1, np.log(np.maximum(np.exp(losses[low]) - (1 - q[low]), 0.0) / q[low]), losses[low]
+        )
     large = np.flatnonzero(losses > 30.0)
     if large.size:
         loss, rate = losses[large], q[large]
@@ -109,13 +156,18 @@ def _log1p_ratio(losses: FloatArray, q: FloatArray) -> FloatArray:
     return ratio
 
 
-def _to_next(z: FloatArray) -> FloatArray:
-    """Normal mass from each number to the next, each tail from its own side so that it keeps precision."""
+def _to_next(z: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Normal mass from each number to the next, each tail from its own side so that it keeps precision; its rounding.
+
+    z is off by a unit of rounding, its tail by z^2 as much, and by a few units of its own.
+    """
     tail, above = ndtr(-np.abs(z)), z >= 0
     apart = tail[:-1] - tail[1:]
-    mass = np.zeros(z.size)
+    mass, doubt = np.zeros(z.size), np.zeros(z.size)
     mass[:-1] = np.where(above[:-1], apart, np.where(above[1:], 1 - tail[:-1] - tail[1:], -apart))
-    return mass
+    off = (8 + 2 * np.minimum(z * z, 2000.0)) * tail
+    doubt[:-1] = ROUNDING * (off[:-1] + off[1:] + mass[:-1])
+    return mass, doubt
 
 
 @dataclass(frozen=True)
@@ -200,13 +252,18 @@ def upper_cells(direction: Direction, steps: Steps, grid: Grid) -> list[Cells]:
     edges = losses.copy()
     edges[strip.begin], edges[strip.last] = -np.inf, np.inf
     inner[strip.begin] = inner[strip.last] = inner[strip.last - 1] = False
-    first, second = direction.masses(edges, steps[strip.owner])
-    right = (first - second * np.exp(np.minimum(losses, 700.0))) / -math.expm1(-h)
-    right = np.where(inner, np.clip(right, 0.0, first), 0.0)
+    masses, growth = direction.masses(edges, steps[strip.owner]), np.expm1(np.minimum(losses, 700.0))
+    first = masses.first
+    # Rounding may leave more than fits below the right end. That much goes one point further.
+    right = (np.maximum(masses.gap(growth), 0.0) + masses.doubt(growth)) / -math.expm1(-h)
+    right = np.where(inner & (first > 0), right, 0.0)
+    further = np.minimum(np.maximum(right - first, 0.0) * math.exp(h), first)
+    right = np.minimum(right, first)
     mass = np.where(inner, first - right, 0.0)
-    mass[1:] += right[:-1]
+    mass[1:] += (right - further)[:-1]
+    mass[2:] += further[:-2]
     mass[strip.begin + 1] += first[strip.begin]
-    infinite = first[strip.last - 1].tolist()
+    infinite = (first[strip.last - 1] + mass[strip.last]).tolist()
     return _cells(strip.cut(_log(mass), 1, 1), start, anchor, infinite)
 
 
@@ -240,11 +297,13 @@ def _pin(direction: Direction, steps: Steps, h: float) -> tuple[FloatArray, Floa
 
 
 def _log_ratio(direction: Direction, steps: Steps, low: FloatArray, high: FloatArray) -> tuple[FloatArray, BoolArray]:
-    """log(first / second) of the losses between low and high, and where enough mass is there for it to matter."""
-    first, second = direction.masses(np.stack([low, high], axis=1).ravel(), steps[np.repeat(np.arange(low.size), 2)])
-    first, second = first[::2], second[::2]
-    good = np.minimum(first, second) > AT_A_PIN
-    return np.log(np.where(good, first, 1.0) / np.where(good, second, 1.0)), good
+    """log(first / second) of the losses between low and high, never above the truth, and where it matters by mass."""
+    edges = np.stack([low, high], axis=1).ravel()
+    masses = direction.masses(edges, steps[np.repeat(np.arange(low.size), 2)]).map(lambda values: values[::2])
+    good = np.minimum(masses.first, masses.second) > AT_A_PIN
+    second = np.where(good, masses.second, 1.0)
+    growth = masses.excess / second
+    return np.log1p(np.where(good, growth - 2 * masses.doubt(growth) / second, 0.0)), good
 
 
 def _pinned_cells(direction: Direction, steps: Steps, grid: Grid, edge: FloatArray, anchor: FloatArray) -> list[Cells]:
@@ -270,42 +329,41 @@ def _pinned_cells(direction: Direction, steps: Steps, grid: Grid, edge: FloatArr
     # A cell's log ratio moves with its two edges: one correction brings most of them close to the grid.
     spread = steps[strip.owner]
     edges = settled(edges)
-    first, second = _apart(direction.masses(edges, spread), strip)
-    known = (first > 1e-290) & (second > 1e-290)
-    ratio = np.log(np.where(known, first, 1.0)) - np.log(np.where(known, second, 1.0))
+    masses = _apart(direction.masses(edges, spread), strip)
+    known = (masses.first > 1e-290) & (masses.second > 1e-290)
+    ratio = np.log(np.where(known, masses.first, 1.0)) - np.log(np.where(known, masses.second, 1.0))
     offset = np.where(known, np.clip(ratio - losses, -h / 4, h / 4), 0.0)
     offset[1:] = (offset[1:] + offset[:-1]) / 2
     edges = settled(np.where(fixed, edges, edges - offset))
-    first, second = _apart(direction.masses(edges, spread), strip)
-    mass = _lend(first, second, losses, strip, h)
+    mass = _lend(_apart(direction.masses(edges, spread), strip), losses, strip, h)
     return _cells(strip.cut(_log(mass), 0, 1), start, anchor, [0.0] * start.size)
 
 
-def _apart(masses: tuple[FloatArray, FloatArray], strip: Strip) -> tuple[FloatArray, FloatArray]:
+def _apart(masses: Masses, strip: Strip) -> Masses:
     """Nothing in the last slot of a step, which is no cell."""
-    first, second = masses
-    first[strip.last] = second[strip.last] = 0.0
-    return first, second
+    within = np.ones(masses.first.size)
+    within[strip.last] = 0.0
+    return masses.map(lambda values: values * within)
 
 
-def _lend(first: FloatArray, second: FloatArray, losses: FloatArray, strip: Strip, h: float) -> FloatArray:
+def _lend(masses: Masses, losses: FloatArray, strip: Strip, h: float) -> FloatArray:
     """Masses on the grid. Neighbouring cells lend each other outcomes until their log ratios sit on their grid points.
 
     A cell that falls short takes a share of its right neighbour's outcomes, one that has a surplus lifts a share of
     its left neighbour's; one that would need too much is merged into its left neighbour. Merging outcomes, and
     relabelling some at random, is post-processing. What still falls short is moved one point down, or given up.
     """
-    level = np.exp(np.minimum(losses, 700.0))
+    growth = np.expm1(np.minimum(losses, 700.0))
     for _ in range(4):
-        most_need, most_offer, bad = _gaps(first, second, level)
+        most_need, most_offer, bad = _gaps(masses, growth)
         merged = bad.copy()
         merged[strip.begin] = False
         if not merged.any():
             break
-        first = np.where(merged, 0.0, first) + _from_right(np.where(merged, first, 0.0))
-        second = np.where(merged, 0.0, second) + _from_right(np.where(merged, second, 0.0))
+        masses = masses.map(partial(_merge_left, merged))
     else:
-        most_need, most_offer, bad = _gaps(first, second, level)
+        most_need, most_offer, bad = _gaps(masses, growth)
+    first = masses.first
 
     def kept(need: FloatArray, offer: FloatArray) -> FloatArray:
         """Share of its outcomes that a cell keeps when its neighbours take theirs."""
@@ -326,8 +384,13 @@ def _lend(first: FloatArray, second: FloatArray, losses: FloatArray, strip: Stri
     mass = own.copy()
     mass[:-1] += need[:-1] * first[1:]
     mass[1:] += offer[1:] * first[:-1]
-    down = bad & (first * math.exp(h) >= level * second)
+    lower = np.expm1(np.minimum(losses, 700.0) - h)
+    down = bad & (masses.gap(lower) >= masses.doubt(lower))
     return np.where(bad, 0.0, mass) + _from_right(np.where(down, own, 0.0))
+
+
+def _merge_left(merged: BoolArray, values: FloatArray) -> FloatArray:
+    return np.where(merged, 0.0, values) + _from_right(np.where(merged, values, 0.0))
 
 
 def _from_right(values: FloatArray) -> FloatArray:
@@ -335,18 +398,24 @@ def _from_right(values: FloatArray) -> FloatArray:
     return np.append(values[1:], 0.0)
 
 
-def _gaps(first: FloatArray, second: FloatArray, level: FloatArray) -> tuple[FloatArray, FloatArray, BoolArray]:
-    """Share of the right neighbour that each cell needs, share of the left one that it can lift, and hopeless cells."""
-    gap = first - level * second
-    right = np.append(first[1:] - level[:-1] * second[1:], 0.0)
-    left = np.append(0.0, level[1:] * second[:-1] - first[:-1])
+def _from_left(values: FloatArray) -> FloatArray:
+    return np.append(0.0, values[:-1])
+
+
+def _gaps(masses: Masses, growth: FloatArray) -> tuple[FloatArray, FloatArray, BoolArray]:
+    """Share of the right neighbour that each cell needs, share of the left one that it can lift, and hopeless cells.
+
+    Each gap is taken to be as small as rounding may have left it, so that no cell ends up above its log ratio.
+    """
+    gap = masses.gap(growth) - masses.doubt(growth)
+    from_right, from_left = masses.map(_from_right), masses.map(_from_left)
+    right = from_right.gap(growth) - from_right.doubt(growth)
+    left = from_left.doubt(growth) - from_left.gap(growth)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         need = np.where(gap < 0, -gap / right, 0.0)
         offer = np.where(gap > 0, gap / left, 0.0)
-    exact = gap > -1e-13 * first
-    bad = ~(exact | ((need >= 0) & (need <= MOST_LENT)))
-    need = np.where(bad | exact, 0.0, need)
-    return need, np.where(offer >= 0, np.minimum(offer, MOST_LENT), 0.0), bad
+    bad = ~((need >= 0) & (need <= MOST_LENT))
+    return np.where(bad, 0.0, need), np.where(offer >= 0, np.minimum(offer, MOST_LENT), 0.0), bad
 
 
 def _log(mass: FloatArray) -> FloatArray:

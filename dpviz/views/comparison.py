@@ -21,7 +21,7 @@ from dpviz.papers import RECIPES, TITLES, Reported, recipes_of
 from dpviz.privacy import Schedule, epoch_phases, guarantee
 from dpviz.privacy.special import stdtr, stdtrit
 from dpviz.runs import CachedRun, Run
-from dpviz.training.spec import RunSpec
+from dpviz.training.spec import STREAMS, RunSpec
 from dpviz.views.axes import AXES
 from dpviz.views.runs import curve, run_name
 
@@ -46,7 +46,7 @@ def comparison_frame(
 
 def group_of(run: Run) -> str:
     """Finished runs with the same settings but for the seed are one group; an unfinished run stands alone."""
-    settings = dataclasses.replace(run.spec, seed=0).key
+    settings = dataclasses.replace(run.spec, seed=0, streams=STREAMS).key
     return f"own/{settings}" if run.status == "done" else f"own/{settings}/{run.id}"
 
 

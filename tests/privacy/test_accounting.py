@@ -1,5 +1,6 @@
 """Golden numbers, properties that hold for any ledger, and the promises of calibration."""
 
+import dataclasses
 import math
 from itertools import pairwise
 
@@ -18,6 +19,7 @@ from dpviz.privacy import (
     Ledger,
     Phase,
     Schedule,
+    adjacency_of,
     calibrate,
     epoch_phases,
     epsilon,
@@ -25,10 +27,12 @@ from dpviz.privacy import (
     matching_constant,
     most_epochs,
     price_tags,
+    steps_per_epoch,
 )
 from dpviz.privacy.gaussian import composed_mu, gaussian_epsilon, log_delta
+from dpviz.privacy.grids import Shape, usual_moments
 from dpviz.privacy.losses import REMOVE
-from dpviz.privacy.pld import Composed, Shape, bound_curve
+from dpviz.privacy.pld import Composed, band, bound_curve, epsilon_at
 
 DELTA = 1e-5
 
@@ -95,9 +99,11 @@ def test_replace_one_doubles_the_gaussian_shift() -> None:
     assert composed_mu([(2.0, 4)], "replace-one") == 2 * composed_mu([(2.0, 4)]) == 2.0
 
 
+COMBINATIONS = [(name, adjacency) for name, entry in SAMPLINGS.items() for adjacency in entry.facts["adjacencies"]]
+
+
 @pytest.mark.parametrize("accountant", ACCOUNTANTS)
-@pytest.mark.parametrize("adjacency", ADJACENCIES)
-@pytest.mark.parametrize("sampling", SAMPLINGS)
+@pytest.mark.parametrize(("sampling", "adjacency"), COMBINATIONS)
 def test_every_combination_prices_a_curve_and_its_path(accountant: str, adjacency: str, sampling: str) -> None:
     options = {"accountant": accountant, "adjacency": adjacency, "sampling": sampling}
     phases = epoch_phases(Schedule.of("linear", start=4, end=1).sigmas(6), 0.02)
@@ -109,6 +115,69 @@ def test_every_combination_prices_a_curve_and_its_path(accountant: str, adjacenc
     shares = price_tags(phases, DELTA, adjacency=adjacency, sampling=sampling)
     assert shares.sum() == pytest.approx(1)
     assert np.all(np.diff(shares) > 0), "less noise costs more"
+
+
+def test_an_adjacency_that_is_not_given_is_the_one_that_the_price_holds_for() -> None:
+    assert [adjacency_of(name) for name in SAMPLINGS] == ["add-remove", "zero-out", "zero-out"]
+    for sampling in ("fixed-order", "shuffled"):
+        for ask in (epsilon, lambda ledger, delta, **names: price_tags(ledger.phases, delta, **names)):
+            with pytest.raises(InputError, match="would shift all later batches; choose zero-out or replace-one"):
+                ask(curve("linear"), DELTA, adjacency="add-remove", sampling=sampling)
+
+
+def test_zero_out_is_priced_as_add_remove_also_around_an_epoch_without_noise() -> None:
+    phases = epoch_phases([2, 0, 2], 0.01)
+    zeroed = epsilon_path(phases, DELTA, sampling="fixed-order", adjacency="zero-out")
+    assert [point.upper for point in zeroed] == [pytest.approx(gaussian_epsilon(0.5, DELTA)), math.inf, math.inf]
+    assert epsilon_path(phases, DELTA, adjacency="zero-out") == epsilon_path(phases, DELTA)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [Phase(2.0, 0.01, 100), Phase(1.0, 0.01, 50)],
+        [(2.0, 0.01, 100), (1.0, 0.01, 50)],
+        [[2.0, 0.01, 100], Phase(1.0, 0.01, 50)],
+        np.array([[2.0, 0.01, 100], [1.0, 0.01, 50]]),
+        Ledger([Phase(2.0, 0.01, 100), Phase(1.0, 0.01, 50)]),
+    ],
+)
+def test_a_plain_list_is_as_good_as_a_ledger(given) -> None:
+    phases = (Phase(2.0, 0.01, 100), Phase(1.0, 0.01, 50))
+    assert Ledger(given) == Ledger(phases)
+    assert epsilon(given, DELTA) == epsilon(Ledger(phases), DELTA)
+    assert epsilon_path(given, DELTA) == epsilon_path(phases, DELTA)
+    assert price_tags(given, DELTA).tolist() == price_tags(phases, DELTA).tolist()
+
+
+@pytest.mark.parametrize("given", [3, None, "abc", [1, 2, 3], [(1.0, 0.1)], [("a", 0.1, 1)], [(1.0, None, 1)]])
+@pytest.mark.parametrize("ask", [epsilon, epsilon_path, price_tags])
+def test_what_is_no_ledger_is_refused_with_an_example(ask, given) -> None:
+    with pytest.raises(InputError, match=r"for example \[\(1.1, 0.01, 2000\)\], got"):
+        ask(given, DELTA)
+
+
+@pytest.mark.parametrize("ask", [epsilon, epsilon_path, price_tags])
+def test_an_empty_list_is_no_ledger(ask) -> None:
+    with pytest.raises(InputError, match="at least one phase"):
+        ask([], DELTA)
+
+
+def test_an_epoch_rounded_up_is_a_step_longer_only_where_something_is_left_over() -> None:
+    assert [steps_per_epoch(256 / 60_000, rounding) for rounding in ("round", "ceil")] == [234, 235]
+    for batches in range(1, 3000):  # 1 / (1 / 49) is a hair above 49
+        assert steps_per_epoch(1 / batches, "ceil") == steps_per_epoch(1 / batches) == batches
+
+
+def test_steps_are_refused_where_only_epochs_count() -> None:
+    """Gaussian composition counts visits, one per epoch: fewer steps per epoch must not look like fewer visits."""
+    for solve in (
+        lambda: calibrate([1.0], 0.01, 1.0, DELTA, sampling="fixed-order", steps=50),
+        lambda: matching_constant([1.0], 0.01, DELTA, sampling="shuffled", steps=50),
+        lambda: most_epochs(Schedule.of("constant"), 0.01, 9.0, DELTA, sampling="shuffled", steps=50),
+    ):
+        with pytest.raises(InputError, match="met once per epoch"):
+            solve()
 
 
 SIGMAS = st.lists(st.floats(0.5, 20.0), min_size=1, max_size=6)
@@ -128,12 +197,19 @@ def test_order_and_splitting_do_not_matter(sigmas: list[float], rate: float, del
 
 @settings(max_examples=30)
 @given(SIGMAS, RATES, DELTAS)
-def test_more_noise_never_costs_more_and_the_band_is_under_rdp(sigmas: list[float], rate: float, delta: float) -> None:
+def test_more_noise_costs_less(sigmas: list[float], rate: float, delta: float) -> None:
+    """A fifth more noise saves more than the bands are wide, unless nothing is spent at all."""
     found = epsilon(Ledger([Phase(sigma, rate, 20) for sigma in sigmas]), delta)
     noisier = epsilon(Ledger([Phase(1.2 * sigma, rate, 20) for sigma in sigmas]), delta)
-    bound = epsilon(Ledger([Phase(sigma, rate, 20) for sigma in sigmas]), delta, accountant="rdp")
-    assert noisier.lower <= found.upper
-    assert 0 <= found.lower <= found.upper <= bound.upper
+    assert noisier.upper < found.lower or noisier.upper == found.upper == 0
+
+
+@settings(max_examples=30)
+@given(SIGMAS, RATES, DELTAS)
+def test_the_band_itself_lies_under_rdp(sigmas: list[float], rate: float, delta: float) -> None:
+    ledger = Ledger([Phase(sigma, rate, 20) for sigma in sigmas])
+    _, upper = band(ledger, delta)
+    assert upper <= epsilon(ledger, delta, accountant="rdp").upper
 
 
 @settings(max_examples=15)
@@ -194,7 +270,9 @@ def one_step_epsilon(sigma: float, q: float, delta: float, adjacency: str) -> fl
         return mixture(x, first) - math.exp(min(loss(x, first, second), 700)) * mixture(x, second) - delta
 
     worst = 0.0
-    for first, second in {"add-remove": [(1, 0), (0, -1)], "replace-one": [(1, -1)]}[adjacency]:
+    for first, second in {"add-remove": [(1, 0), (0, -1)], "zero-out": [(1, 0), (0, -1)], "replace-one": [(1, -1)]}[
+        adjacency
+    ]:
         low, high = -12 * sigma - 1, 12 * sigma + 1
         if excess(low, first, second) > 0 > excess(high, first, second):
             worst = max(worst, loss(brentq(excess, low, high, args=(first, second), xtol=1e-13), first, second))
@@ -212,21 +290,26 @@ def test_the_band_holds_the_exact_epsilon_of_one_step(sigma: float, q: float, de
     assert exact * (1 - 1e-9) - 1e-12 <= found.upper
 
 
-@pytest.mark.parametrize(
-    ("phase", "delta"),
-    [
-        (Phase(0.05, 1.0, 1), 1e-12),
-        (Phase(0.05, 0.5, 10_000_000), 1e-3),
-        (Phase(1000.0, 1e-6, 1), 1e-12),
-        (Phase(1000.0, 1e-6, 10_000_000), 1e-3),
-        (Phase(0.05, 1e-6, 1), 1e-12),
-        (Phase(1.0, 0.999, 3), 1e-9),
-        (Phase(0.3, 1e-4, 100_000), 1e-6),
-    ],
-)
-def test_extremes_are_priced_not_refused(phase: Phase, delta: float) -> None:
+# Far corners of what is promised, each with its epsilon and where that comes from.
+EXTREMES = [
+    (Phase(1000.0, 1e-6, 1), 1e-12, 2.7219166822e-9),  # one step: first(x > x*) - e^eps second(x > x*)
+    (Phase(0.05, 1e-6, 1), 1e-12, 280.3562756997),  # the same
+    (Phase(1000.0, 1e-6, 10_000_000), 1e-3, 0.0),  # delta(0) = 1.3e-6: nothing is spent
+    (Phase(1000.0, 1e-6, 10_000_000), 1e-7, 4.637306e-6),  # Gaussian limit, mu^2 = n q^2 (e^(1/sigma^2) - 1)
+    (Phase(1000.0, 3e-8, 10_000_000), 1e-11, 3.177452e-7),  # the same
+    (Phase(0.05, 0.5, 10_000_000), 1e-3, 9.940555e8),  # central limit: n E[L] + sqrt(n Var[L]) Phi^-1(1 - delta)
+    (Phase(1.0, 0.999, 3), 1e-9, 11.4539967310),  # contour integration of the moment-generating function
+    (Phase(0.3, 1e-4, 100_000), 1e-6, 27.113966),  # the same
+]
+
+
+@pytest.mark.parametrize(("phase", "delta", "exact"), EXTREMES)
+def test_extremes_get_a_narrow_band_around_their_epsilon(phase: Phase, delta: float, exact: float) -> None:
     found = epsilon(Ledger([phase]), delta)
-    assert 0 <= found.lower <= found.upper < math.inf
+    assert found.fallback is None
+    assert found.lower <= exact * (1 + 1e-6)
+    assert exact * (1 - 1e-6) <= found.upper
+    assert found.upper - found.lower <= 0.03 * found.upper
 
 
 @pytest.mark.parametrize(
@@ -258,21 +341,23 @@ def test_rare_large_losses_get_a_narrow_band() -> None:
     """At a tiny sample rate and delta the loss is a few rare jumps: only a steep tilt sees them."""
     found = epsilon(Ledger([Phase(1.467, 4.4e-6, 321_080)]), 2.2e-12)
     assert found.fallback is None
-    assert found.upper - found.lower <= 0.1 * found.upper
+    assert found.upper - found.lower <= 0.03 * found.upper
 
 
 def test_an_epsilon_below_the_window_is_not_told_apart_from_its_bottom() -> None:
     """Half of the mass lies at the window's bottom: delta falls under 0.3 somewhere at or below it."""
-    mass, losses = np.array([0.5, 0.5]), np.array([1.0, 2.0])
-    above, discounted = np.array([0.5, 0.0]), np.array([mass[1] * math.exp(-1.0), 0.0])
-    composed = Composed(losses, above, discounted, 0.0, 0.0, 0.0, 0.0, 1.0)
-    assert composed.curve[0] < 0.35 < above[0]
+    discounted = np.array([0.5 * math.exp(-1.0), 0.0])
+    curve = np.array([0.5, 0.0]) - discounted
+    composed = Composed(np.array([1.0, 2.0]), curve, discounted, 0.0, 0.0, 0.0, 0.0, 1.0)
     assert composed.epsilon(0.35) == 1.0
     assert 1.0 < composed.epsilon(0.3) < 2.0
 
 
 def test_a_window_above_epsilon_gives_no_lower_bound() -> None:
     phases, delta = [Phase(1.007, 1.46e-6, 372_720)], 1.6e-11
-    grid = Shape.of(Ledger(phases), delta).steeper(64).grid(0.1)  # far too steep: its window lies elsewhere
-    (lower,) = bound_curve("lower", REMOVE, grid, phases, delta, [0])
-    assert lower <= epsilon(Ledger(phases), delta).upper
+    ledger = Ledger(phases)
+    usual = Shape.of(ledger, delta, usual_moments(ledger, "add-remove"))
+    tilt = 64 * usual.tilt  # far too steep: its window lies elsewhere
+    grid = dataclasses.replace(usual, tilt=tilt, tilt_up=2 * tilt).grid(0.1)
+    (lower,) = bound_curve("lower", REMOVE, grid, phases, epsilon_at(delta), [0])
+    assert lower <= epsilon(ledger, delta).upper

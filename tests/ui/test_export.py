@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from dpviz.privacy import Ledger, epoch_phases, epsilon
+from dpviz.privacy.rounding import epsilon_number
 from dpviz.training.spec import DATASETS
 from dpviz.ui.export import CLASSES, opacus_script
 from dpviz.ui.settings import OWN_DATA, Settings
@@ -58,7 +59,7 @@ def test_every_dataset_gets_a_script_that_is_python_and_says_its_epsilon(dataset
     assert ast.literal_eval(values["STEPS"]) == settings.steps
     assert ast.literal_eval(values["DELTA"]) == settings.delta
     cost = epsilon(Ledger(epoch_phases(SIGMAS, settings.sample_rate)), settings.delta, accountant="rdp")
-    assert f"{cost.upper:.3f}" in ast.get_docstring(tree)
+    assert epsilon_number(cost.upper) in ast.get_docstring(tree)
     assert (dataset in CLASSES) == ("torchvision.datasets" in text)
 
 
