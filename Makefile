@@ -29,7 +29,7 @@ format: .venv/dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# Slow: 200 random ledgers against dp_accounting (about half an hour).
+# Slow: 200 random ledgers against an oracle of our own and against dp_accounting (about half an hour).
 certify: .venv/dev
 	DPVIZ_LEDGERS=200 $(BIN)/python -m pytest tests/privacy/test_random_ledgers.py -o timeout=0
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
 from dpviz.privacy.gaussian import composed_mu, gaussian_epsilon, log_delta, visits
-from dpviz.privacy.losses import NoBand
+from dpviz.privacy.losses import GridTooLarge, NoBand
 from dpviz.privacy.pld import Band, band, band_path, delta_band
 from dpviz.privacy.rdp import (
     CONVERSIONS,
@@ -19,7 +21,6 @@ from dpviz.privacy.rdp import (
     least_epsilon,
     ledger_rdp,
     phase_rdp,
-    smallest_epsilon,
 )
 from dpviz.privacy.records import Delta, Epsilon, Ledger, Phase, Phases, as_phases, check_delta, check_epsilon
 from dpviz.privacy.tables import InputError, Table
@@ -156,7 +157,7 @@ def delta(
     if not amplified and accountant == "pld":
         exact = math.exp(log_delta(epsilon, mu))
         return Delta(exact, exact, epsilon, accountant)
-    rdp = ledger_rdp(ledger, EVERY_ORDER, adjacency).sum(axis=0) if amplified else EVERY_ORDER * mu * mu / 2
+    rdp = ledger_rdp(ledger, EVERY_ORDER, adjacency).sum(axis=0) if amplified else EVERY_ORDER * (mu * mu / 2)
     bound = _smallest_delta(rdp, epsilon, CONVERSION.get(accountant, "improved"))
     if accountant != "pld":
         return Delta(0.0, bound, epsilon, accountant)
@@ -227,27 +228,27 @@ def _sampled_path(
     phases: tuple[Phase, ...], at: list[int], delta: float, accountant: str, adjacency: str
 ) -> list[Epsilon]:
     """Where the whole has no certified band, its prefixes are not tried one by one."""
-    since = [0, *(k + 1 for k in at[:-1])]
+    since, totals = [0, *(k + 1 for k in at[:-1])], dict[bytes, FloatArray]()
 
-    def costs(orders: FloatArray) -> FloatArray:
-        between = [phase_rdp(phases[a : k + 1], orders, adjacency).sum(axis=0) for a, k in zip(since, at, strict=True)]
-        return np.cumsum(between, axis=0)
+    def rdp(orders: FloatArray, knot: int) -> FloatArray:
+        """Of the phases up to this knot. All knots try the same orders, so that each is added up once."""
+        key = orders.tobytes()
+        if key not in totals:
+            parts = (Ledger(phases[a : k + 1]) for a, k in zip(since, at, strict=True))
+            totals[key] = np.cumsum([ledger_rdp(part, orders, adjacency).sum(axis=0) for part in parts], axis=0)
+        return totals[key][knot]
 
-    reason = None
-    if accountant == "pld":
-        usual = [smallest_epsilon(cost, delta)[0] for cost in costs(ORDERS)]
-        try:
-            _check_grid(Ledger(phases), usual[-1])
-            band(Ledger(phases), delta, adjacency)
-            found = band_path(phases, at, delta, adjacency)
-            return [_epsilon(one, bound, delta) for one, bound in zip(found, usual, strict=True)]
-        except NoBand as why:
-            reason = why
     conversion = CONVERSION.get(accountant, "improved")
-    bounds = [least_epsilon(lambda orders, k=k: costs(orders)[k], delta, conversion) for k in range(len(at))]  # type: ignore[misc]
-    if reason is not None:
-        return [_epsilon(reason, bound, delta) for bound, _ in bounds]
-    return [_renyi(bound, order, delta, accountant) for bound, order in bounds]
+    bounds = [least_epsilon(partial(rdp, knot=k), delta, conversion, finer=False) for k in range(len(at))]
+    if accountant != "pld":
+        return [_renyi(bound, order, delta, accountant) for bound, order in bounds]
+    try:
+        _check_grid(Ledger(phases), bounds[-1][0])
+        band(Ledger(phases), delta, adjacency)
+        found: Sequence[Band | NoBand] = band_path(phases, at, delta, adjacency)
+    except NoBand as reason:
+        found = [reason] * len(at)
+    return [_epsilon(one, bound, delta) for one, (bound, _) in zip(found, bounds, strict=True)]
 
 
 def _epsilon(found: Band | NoBand, bound: float, delta: float) -> Epsilon:
@@ -269,9 +270,9 @@ def _settled(found: Band | NoBand, bound: float) -> tuple[float, float, str | No
 
 def _check_grid(ledger: Ledger, bound: float) -> None:
     if not bound <= LARGEST_EPSILON:
-        raise NoBand(f"an epsilon above {LARGEST_EPSILON:g} is not worth a grid")
+        raise GridTooLarge(f"an epsilon above {LARGEST_EPSILON:g} is not worth a grid")
     if not all(phase.noise_multiplier <= LARGEST_SIGMA for phase in ledger.phases):
-        raise NoBand(f"a noise multiplier above {LARGEST_SIGMA:g} leaves losses too small for a grid")
+        raise GridTooLarge(f"a noise multiplier above {LARGEST_SIGMA:g} leaves losses too small for a grid")
 
 
 def _unsampled(ledger: Ledger, delta: float, accountant: str, adjacency: str) -> Epsilon:
@@ -310,9 +311,7 @@ def price_tags(phases: Phases, delta: float, *, adjacency: str | None = None, sa
     mus = np.array([composed_mu(visits(Ledger([phase])), adjacency) for phase in phases])
 
     def costs(orders: FloatArray) -> FloatArray:
-        if sampling == "poisson":
-            return phase_rdp(phases, orders, adjacency)
-        return mus[:, None] ** 2 * orders / 2
+        return phase_rdp(phases, orders, adjacency) if sampling == "poisson" else mus[:, None] ** 2 * orders / 2
 
     _, order = least_epsilon(lambda orders: costs(orders).sum(axis=0), delta)
     column = costs(np.array([order]))[:, 0]

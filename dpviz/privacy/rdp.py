@@ -220,7 +220,7 @@ def smallest_epsilon(
 
 
 def least_epsilon(
-    rdp: Callable[[FloatArray], FloatArray], delta: float, conversion: str = "improved"
+    rdp: Callable[[FloatArray], FloatArray], delta: float, conversion: str = "improved", finer: bool = True
 ) -> tuple[float, float]:
     """The smallest epsilon over ORDERS and, where the last of them is the best, larger ones; and the order.
 
@@ -233,7 +233,7 @@ def least_epsilon(
     while epsilon > 0 and order == orders[-1] < LARGEST_ORDER:
         orders = order * CLIMB
         epsilon, order = smallest_epsilon(rdp(orders), delta, conversion, orders)
-    if orders is ORDERS or epsilon == 0 or order == LARGEST_ORDER:
+    if orders is ORDERS or epsilon == 0 or order == LARGEST_ORDER or not finer:
         return epsilon, order
     for _ in range(2):
         best = int(np.searchsorted(orders, order))

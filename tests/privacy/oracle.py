@@ -98,7 +98,7 @@ class Step:
 
     def log_right_of(self, end: float, shift: int) -> float:
         """log of the chance of an outcome (smoothly) right of a place, under the mixture with this shift."""
-        if math.isinf(end):
+        if not math.isfinite(end):
             return -math.inf
         spacing = 1 / LEVELS[-1] / (8 / self.sigma + 2 / self.sigma**2)
         x = np.arange(end, max(end, 1.0) + 2 * REACH * self.sigma, spacing)
@@ -241,33 +241,50 @@ def _line(steps: list[Step], tilt: float, epsilon: float, log_delta: float, fine
     spread = np.sqrt([each.variance for each in plain]) + 1e-300
     margin = 0.02 * max(epsilon, 1 / tilt)
     parts = (spread / (counts @ spread) + 1 / counts.sum()) / 2  # of epsilon; losses of any scale get room
-    ends = [
-        each.ends(part * (epsilon - margin), part * (epsilon + margin)) for each, part in zip(plain, parts, strict=True)
-    ]
+    ends = np.array(
+        [
+            each.ends(part * (epsilon - margin), part * (epsilon + margin))
+            for each, part in zip(plain, parts, strict=True)
+        ]
+    )
+    ends[:, _too_rare(steps, plain, ends)] = math.nan
     spacing = 2 * math.pi / (fineness * _period(steps, tilt, epsilon, log_delta))
-    values, start, points, work = np.zeros(0, complex), 0, 8 * BLOCK, 0.0
+    values, start, points, work = np.zeros(0, complex), 0, 2 * BLOCK, 0.0
     while True:
-        logs = np.zeros((3, points), complex)
+        logs = np.zeros((1 + np.isfinite(ends[0]).sum(), points), complex)
         for step, (left, right) in zip(steps, ends, strict=True):
             outcomes = step.outcomes(tilt, spacing * (start + points), fineness)
             work += outcomes.x.size * points
             if work > MOST_WORK:
                 raise NotConverged(f"{values.size} points along the line were not enough")
-            below, above = outcomes.beyond(left, step.sigma, 1), outcomes.beyond(right, step.sigma, -1)
-            weights = outcomes.weight * np.stack([np.ones_like(below), below, above])
-            waves = outcomes.waves(weights, start, points, spacing)
+            taken = [
+                outcomes.beyond(end, step.sigma, side) for end, side in ((left, 1), (right, -1)) if math.isfinite(end)
+            ]
+            waves = outcomes.waves(
+                outcomes.weight * np.stack([np.ones_like(outcomes.x), *taken]), start, points, spacing
+            )
             logs += step.count * np.log(np.where(np.abs(waves) > 1e-290, waves, 1e-290))
         z = tilt + 1j * spacing * np.arange(start, start + points)
-        whole, below, above = np.exp(logs)
-        new = (whole - below - above) / (z * (z + 1))
+        whole, *others = np.exp(logs)
+        new = (whole - sum(others)) / (z * (z + 1))
         values, start = np.append(values, new), start + points
-        left = float(np.abs(new[-points // 4 :]).max()) * spacing * start
-        if left < math.pi * TAIL * math.exp(min(log_delta + tilt * epsilon - k, 700.0)):
-            return Line(tilt, epsilon, margin, spacing, values, k, *_chances(steps, [right for _, right in ends]))
+        tail = float(np.abs(new[-points // 4 :]).max()) * spacing * start
+        if tail < math.pi * TAIL * math.exp(min(log_delta + tilt * epsilon - k, 700.0)):
+            return Line(tilt, epsilon, margin, spacing, values, k, *_chances(steps, ends[:, 1]))
         points = start
 
 
-def _chances(steps: list[Step], ends: list[float]) -> tuple[float, float]:
+def _too_rare(steps: list[Step], plain: list[Outcomes], ends: np.ndarray) -> np.ndarray:
+    """Which of the two parts, every step below its share and every step above it, have next to no weight."""
+    logs = np.zeros(2)
+    for step, outcomes, places in zip(steps, plain, ends, strict=True):
+        for k, side in enumerate((1, -1)):
+            weight = float(outcomes.weight @ outcomes.beyond(float(places[k]), step.sigma, side))
+            logs[k] += step.count * math.log(weight) if weight > 0 else -math.inf
+    return logs < -60
+
+
+def _chances(steps: list[Step], ends: np.ndarray) -> tuple[float, float]:
     """log of the chance that every step is (smoothly) right of its end, if the example is there and if it is not."""
     return (
         math.fsum(step.count * step.log_right_of(end, step.first) for step, end in zip(steps, ends, strict=True)),

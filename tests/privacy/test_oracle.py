@@ -3,9 +3,10 @@
 import math
 
 import pytest
+from scipy.special import ndtr
 
 from dpviz.privacy.gaussian import gaussian_epsilon, log_delta
-from tests.privacy.oracle import NotConverged, oracle_delta, oracle_epsilon
+from tests.privacy.oracle import NotConverged, Step, _direction_epsilon, oracle_delta, oracle_epsilon
 from tests.privacy.test_accounting import one_step_epsilon
 
 
@@ -30,6 +31,16 @@ def test_one_step_has_a_closed_form(sigma: float, q: float, delta: float, adjace
     found = oracle_epsilon([(sigma, q, 1)], delta, adjacency)
     assert abs(found.epsilon - exact) <= found.error + 1e-9 * exact
     assert found.error <= 1e-6 * exact + 1e-9
+
+
+@pytest.mark.parametrize(("sigma", "q", "epsilon"), [(1.0, 0.3, 0.2), (0.5, 0.5, 0.6), (2.0, 0.9, 1.0)])
+def test_adding_an_example_has_a_closed_form_too(sigma: float, q: float, epsilon: float) -> None:
+    """The direction that seldom is the worst, alone: its losses are at most -log(1-q)."""
+    place = -0.5 - sigma**2 * math.log((math.exp(-epsilon) - 1 + q) / q)
+    above = float(ndtr(-place / sigma))
+    delta = above - math.exp(epsilon) * ((1 - q) * above + q * float(ndtr(-(place + 1) / sigma)))
+    found = _direction_epsilon([Step(sigma, q, 1, 0, -1)], delta)
+    assert abs(found.epsilon - epsilon) <= found.error + 1e-9
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.3, 2.0, 5.0])

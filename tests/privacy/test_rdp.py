@@ -222,7 +222,7 @@ def test_any_noise_and_any_sample_rate_have_a_price(q: float, adjacency: str) ->
 
 @pytest.mark.parametrize(
     ("sampling", "adjacency"),
-    [(name, allowed) for name in SAMPLINGS for allowed in SAMPLINGS[name].facts["adjacencies"]],
+    [(sampling, adjacency) for sampling in SAMPLINGS for adjacency in SAMPLINGS[sampling].facts["adjacencies"]],
 )
 def test_any_noise_has_its_share_and_is_calibrated_or_refused(sampling: str, adjacency: str) -> None:
     for sigma in SIGMAS:
