@@ -77,7 +77,7 @@ def test_the_bounds_hold_on_any_grid(block: int) -> None:
 
 
 def true_delta(eps: mpf, sigma: float, q: float, direction: Direction) -> mpf:
-    """delta(eps) = first(x > x*) - e^eps second(x > x*) of one step, where the loss at x* is eps; to a hundred digits."""
+    """delta(eps) = first(x > x*) - e^eps second(x > x*) of one step; at x* the loss is eps. To a hundred digits."""
     sigma, q, square, level = mpf(sigma), mpf(q), mpf(sigma) ** 2, mp.exp(eps)
     if direction is REMOVE:
         odds = (level - 1 + q) / q
