@@ -77,7 +77,7 @@ def test_the_bounds_hold_on_any_grid(block: int) -> None:
 
 
 def true_delta(eps: mpf, sigma: float, q: float, direction: Direction) -> mpf:
-    """delta(eps) = first(x > x*) - e^eps second(x > x*) of one step, where the loss at x* is eps; to forty digits."""
+    """delta(eps) = first(x > x*) - e^eps second(x > x*) of one step; at x* the loss is eps. To a hundred digits."""
     sigma, q, square, level = mpf(sigma), mpf(q), mpf(sigma) ** 2, mp.exp(eps)
     if direction is REMOVE:
         odds = (level - 1 + q) / q
@@ -106,35 +106,42 @@ def cell_deltas(cells: Cells, interval: float) -> list[tuple[mpf, mpf]]:
     return pairs
 
 
-# (sigma, q, interval over the spread of the loss): usual steps, and losses so small that rounding rivals them.
-STORED = 3e-14  # relative error of a stored mass
+UNIT = 1e-14  # of rounding in a stored mass, which the composition allows for; it shows where cells are coarse
+# (sigma, q, interval over the spread of the loss, tolerance): usual steps, losses so small that rounding rivals them,
+# large losses and coarse grids.
 STEPS = [
-    (1.0, 0.01, 0.1),
-    (0.4, 0.3, 0.1),
-    (2.0, 1.0, 0.02),
-    (5.0, 0.999999, 0.05),
-    (20.0, 1e-4, 0.05),
-    (1000.0, 3e-8, 0.1),
-    (1000.0, 1e-6, 0.02),
-    (300.0, 1.0, 0.01),
+    (1.0, 0.01, 0.1, 0.0),
+    (0.4, 0.3, 0.1, 0.0),
+    (2.0, 1.0, 0.02, 0.0),
+    (5.0, 0.999999, 0.05, 0.0),
+    (20.0, 1e-4, 0.05, 0.0),
+    (1000.0, 3e-8, 0.1, 0.0),
+    (1000.0, 1e-6, 0.02, 0.0),
+    (300.0, 1.0, 0.01, 0.0),
+    (0.1, 1.0, 0.05, UNIT),
+    (0.5, 0.05, 5.0, UNIT),
+    (1.0, 0.001, 3.0, UNIT),
+    (0.3, 0.01, 30.0, UNIT),
 ]
 
 
 @pytest.mark.parametrize("direction", [REMOVE, ADD, REPLACE], ids=lambda direction: direction.name)
-@pytest.mark.parametrize(("sigma", "q", "share"), STEPS)
-def test_cells_lie_on_their_side_of_the_true_loss(sigma: float, q: float, share: float, direction: Direction) -> None:
-    """Rounding included, up to what it costs to store a mass: ten million steps would add up anything more."""
+@pytest.mark.parametrize(("sigma", "q", "share", "tolerance"), STEPS)
+def test_cells_lie_on_their_side_of_the_true_loss(
+    sigma: float, q: float, share: float, tolerance: float, direction: Direction
+) -> None:
+    """Rounding included: ten million steps would add it up."""
     interval = share * q / sigma
     grid = Grid(interval, 64, 1.0, 2.0, 0.0, cut=1e-9)
     steps = Steps(np.array([sigma]), np.array([q]))
-    with mp.workdps(40):
+    with mp.workdps(100):
         for make, side in ((upper_cells, 1), (lower_cells, -1)):
             (cells,) = make(direction, steps, grid)
             pairs = cell_deltas(cells, interval)
             for loss, delta in pairs[:: max(1, len(pairs) // 300)]:
                 truth = true_delta(loss, sigma, q, direction)
                 if truth > 1e-12 * q:
-                    assert side * (delta - truth) >= -STORED * truth, (
+                    assert side * (delta - truth) >= -tolerance * truth, (
                         make.__name__,
                         float(loss),
                         float(delta / truth - 1),
@@ -168,25 +175,32 @@ def test_rounding_is_bounded(count: int, tilt: float) -> None:
     assert (np.array(off) <= composed.rounding * composed.scale(composed.losses[seen])).all()
 
 
-@pytest.mark.parametrize("number", range(12))
-def test_a_flat_tilt_that_drowns_in_rounding_gives_no_false_bound(number: int) -> None:
-    """The tilted mass at epsilon is about what rounding leaves there."""
-    phase, delta = Phase(48.0 + number, 1.0, 4096), 10.0 ** -(13 + number % 3)
-    mu = exact_mu(phase, REMOVE)
-    tilt = (0.2 + 0.05 * (number % 5)) * gaussian_epsilon(mu, delta) / mu**2
-    points = 2**16
-    grid = Grid(20 * mu / points, points, tilt, 4 * tilt, 0.0, 1e-9 * delta / phase.steps)
-    exact = gaussian_epsilon(mu, delta)
+def drowning_case(number: int) -> tuple[Grid, Phase, float]:
+    """A fine grid and a wide window, tilted so little that the mass at epsilon is about what rounding leaves there."""
+    rng = np.random.default_rng([3, number])
+    steps = int(2 ** rng.integers(0, 10))
+    phase = Phase(math.sqrt(steps) * float(np.exp(rng.uniform(-1.5, 1))), 1.0, steps)
+    mu, delta = exact_mu(phase, REMOVE), float(10.0 ** -rng.uniform(16, 20))
+    tilt = float(rng.uniform(0.05, 0.2)) * gaussian_epsilon(mu, delta) / mu**2
+    points, apart = 2**15, 11 / mu
+    return Grid(26 * mu / points, points, tilt, tilt + apart, tilt - apart, 1e-9 * delta / steps), phase, delta
+
+
+@pytest.mark.parametrize("number", range(60))
+def test_a_tilt_that_drowns_in_rounding_gives_no_false_bound(number: int) -> None:
+    grid, phase, delta = drowning_case(number)
+    exact = gaussian_epsilon(exact_mu(phase, REMOVE), delta)
     lower, upper = band_on(grid, phase, epsilon_at(delta))
-    assert lower <= exact <= upper
+    assert lower <= exact * (1 + 1e-9)
+    assert upper >= exact * (1 - 1e-9)
     lower, upper = band_on(grid, phase, delta_at(exact))
-    assert lower <= delta * (1 + 1e-9)
-    assert upper >= delta * (1 - 1e-9)
+    assert lower <= delta * (1 + 1e-6)
+    assert upper >= delta * (1 - 1e-6)
 
 
 def test_what_the_window_misses_is_counted_on_both_sides() -> None:
     """A tenth of the tilted mass lies just below the window and a tenth just above it."""
-    grid = Grid(interval=0.01, points=64, tilt=1.0, tilt_up=400.0, tilt_down=-398.0, cut=1e-9)
+    grid = Grid(interval=0.01, points=64, tilt=1.0, tilt_up=31.0, tilt_down=-29.0, cut=1e-9)
     losses = 0.01 * np.arange(-33, 33)
     tilted = np.full(losses.size, 1e-300)
     tilted[[0, 33, -1]] = 0.1, 0.8, 0.1
