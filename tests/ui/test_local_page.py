@@ -136,6 +136,12 @@ def test_a_file_is_read_once_and_not_at_every_click(monkeypatch):
     assert read[2:] == ["wrong.csv"]
 
 
+@pytest.mark.parametrize(("asked", "told"), [("2", "At most 2 MB"), ("50", "At most 20 MB")])
+def test_the_page_promises_no_larger_file_than_streamlit_lets_through(monkeypatch, asked, told):
+    monkeypatch.setenv("DPVIZ_MAX_UPLOAD_MB", asked)
+    assert told in page_with_own_file().file_uploader[0].help
+
+
 # --- jobs ---------------------------------------------------------------------------------------------------------
 
 
