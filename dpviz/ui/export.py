@@ -1,7 +1,7 @@
 """Export code: a short Opacus training script for a schedule, to run anywhere.
 
-The script samples, clips and adds noise as dpviz prices it. Opacus' RDP accountant tries orders up to 63 (dpviz goes on
-where larger ones give less); the certified epsilon (`pld`) of the same steps is lower. The script states both.
+The script samples, clips and adds noise as dpviz prices it. What Opacus' RDP accountant prints is above the certified
+epsilon of the same steps, so the script states both.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import pprint
 from dataclasses import replace
 from string import Template
 
-from dpviz.privacy.rdp import ORDERS, ledger_rdp, smallest_epsilon
-from dpviz.privacy.records import Ledger, epoch_phases
+from dpviz.privacy.rdp import ORDERS, phase_rdp, smallest_epsilon
+from dpviz.privacy.rounding import epsilon_number
 from dpviz.training.spec import DATASETS, RunSpec
 from dpviz.ui.settings import Settings
-from dpviz.views.numbers import delta_text, epsilon_number, epsilon_text
+from dpviz.views.numbers import delta_text, epsilon_kind, epsilon_text
 
 # torchvision's class by dataset; own data start from random tensors of MNIST's shape.
 CLASSES = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST", "cifar10": "CIFAR10"}
@@ -26,11 +26,11 @@ SCRIPT = Template('''\
     python train_private.py --synthetic   a trial on random data: no download, and the same steps are counted
 
 Epsilon of these steps at delta = $delta, by two accountants:
-    Opacus' RDP, an upper bound, which this script prints after every epoch: $rdp
-    dpviz's certified band, of which the upper end holds as well: $certified
+    Opacus' RDP, an upper bound, which this script prints after every epoch: $opacus
+    dpviz's, of which the upper end holds as well: $tight
 Both hold for Poisson sampling and for neighbours that differ by one example more or less, if the schedule was chosen
-without looking at the data. Batches and noise come from torch's ordinary generator: whoever knows its seed can subtract
-the noise.
+without looking at the data. Both take noise for exactly normal; torch's is single precision, from its ordinary
+generator, and whoever knows the seed can subtract it.
 """
 
 import sys
@@ -112,23 +112,25 @@ ARRANGE = {1: "pixels.unsqueeze(1)", 3: "pixels.permute(0, 3, 1, 2)"}
 
 
 def script_epsilons(sigmas: tuple[float, ...], settings: Settings) -> tuple[str, str]:
-    """What the script's steps cost under RDP at Opacus' usual orders, and certified; for the script's assumptions."""
-    own = replace(settings, accountant="pld", adjacency="add-remove", sampling="poisson")
-    ledger = Ledger(epoch_phases(sigmas, settings.sample_rate))
-    printed, _ = smallest_epsilon(ledger_rdp(ledger, ORDERS).sum(axis=0), settings.delta)
-    return epsilon_number(printed), epsilon_text(own.price(sigmas))
+    """What the script's steps cost for the script's own assumptions: as Opacus prints it, and dpviz's tightest.
+
+    Opacus tries RDP's usual orders only; where a larger one is better, dpviz's `rdp` is below what it prints.
+    """
+    opacus, _ = smallest_epsilon(phase_rdp(settings.phases(sigmas), ORDERS).sum(axis=0), settings.delta)
+    tight = replace(settings, accountant="pld", adjacency="add-remove", sampling="poisson").price(sigmas)
+    return epsilon_number(opacus), f"{epsilon_text(tight)} ({epsilon_kind(tight)})"
 
 
 def opacus_script(sigmas: tuple[float, ...], settings: Settings) -> str:
     """A training script for this curve, which says what Opacus will print and what is certified."""
-    rdp, certified = script_epsilons(sigmas, settings)
+    opacus, tight = script_epsilons(sigmas, settings)
     facts = DATASETS[settings.dataset if settings.dataset in CLASSES else "mnist"].facts
     channels = facts["shape"][0]
     name = CLASSES.get(settings.dataset)
     return SCRIPT.substitute(
         title=f"{facts['title']}" if name else "your own data",
-        rdp=rdp,
-        certified=certified,
+        opacus=opacus,
+        tight=tight,
         sigmas=pprint.pformat(list(sigmas), width=110, compact=True),
         batch_size=settings.batch_size,
         dataset_size=settings.dataset_size,

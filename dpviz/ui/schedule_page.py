@@ -215,7 +215,7 @@ def _files(it: Board, settings: Settings) -> None:
     from dpviz.ui.export import opacus_script, script_epsilons
 
     script = opacus_script(it.sigmas, settings)
-    rdp, certified = script_epsilons(it.sigmas, settings)
+    opacus, tight = script_epsilons(it.sigmas, settings)
     with st.container(horizontal=True):
         text = json.dumps(drawing.as_json(it, settings), indent=2, allow_nan=False)
         st.download_button("Schedule as JSON", text, "schedule.json", "application/json", on_click="ignore")
@@ -224,8 +224,8 @@ def _files(it: Board, settings: Settings) -> None:
         )
         st.download_button("Export code", script, "train_private.py", "text/x-python", on_click="ignore")
     st.markdown(
-        f"A training script for Opacus with this schedule. It prints ε by Opacus' RDP accountant, at the end {rdp}. "
-        f"The certified ε of the same steps is {certified}."
+        f"A training script for Opacus with this schedule. It prints ε by Opacus' RDP accountant, at the end {opacus}. "
+        f"dpviz's own for the same steps is {tight}."
     )
     if settings.sampling != "poisson" or settings.adjacency != "add-remove":
         st.caption("The script draws Poisson batches, and Opacus prices neighbours with one example more or less.")
