@@ -84,15 +84,10 @@ def _state(run: Summary | None) -> str:
 
 @functools.lru_cache(maxsize=10_000)  # a page asks every second
 def spent_of(spec: RunSpec, steps: int, redone: tuple[Steps, ...] = ()) -> Spent:
-    """A run's steps as its rule prices them, and what it shares with others: see training/noise.py."""
+    """A run's steps as its rule prices them, and whether others drew the same noise: see training/noise.py."""
     if rule_of(spec.method, spec.curriculum).sound is None:
         return Spent(None)
-    phases = spent_phases(spec, steps, redone)
-    if spec.secure:
-        return Spent(phases)
-    if spec.streams == 1:
-        return Spent(phases, noise=spec.seed)
-    return Spent(phases, batches=(spec.seed, spec.dataset, spec.size, spec.batch_size))
+    return Spent(spent_phases(spec, steps, redone), spec.seed if spec.streams == 1 and not spec.secure else None)
 
 
 def charged_counts(charges: Iterable[Charge]) -> dict[str, int]:

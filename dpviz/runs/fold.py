@@ -115,12 +115,6 @@ class Result:
         return len({(spec.schedule, spec.epochs, spec.sample_rate) for spec in specs}) > 1
 
     @property
-    def shares_batches(self) -> bool:
-        """Whether two of the runs drew the same batches."""
-        drawn = [charge.spent.batches for charge in self.charges if charge.spent.batches is not None]
-        return len(set(drawn)) < len(drawn)
-
-    @property
     def selection(self) -> Selection | None:
         """What it costs to have chosen among all runs that were begun; None before one was."""
         if not self.charges:
@@ -209,9 +203,7 @@ def price_words(found: Result) -> tuple[str, ...]:
 def _composed_words(found: Result, cost: Selection) -> str:
     if cost.composed is None:
         return f"All {cost.runs} runs together have no price: {cost.why_not}. So the winner has no guarantee."
-    shared = found.shares_batches
-    how = "runs of one seed draw the same batches, so each step of theirs is priced as one" if shared else "composed"
-    price = f"All {cost.runs} runs together ({how}): epsilon {epsilon_number(cost.composed.upper)}."
+    price = f"All {cost.runs} runs composed: epsilon {epsilon_number(cost.composed.upper)}."
     if found.sweep.search and found.varies_plans:
         return (
             f"{price} That is what was spent. The proposals changed the noise or the batches by looking at results, so "

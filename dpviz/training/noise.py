@@ -1,16 +1,11 @@
 """Where random numbers come from: the run's seed, or the operating system. Never the global state that threads share.
 
 Every use (weights, batches, noise ...) has a stream of its own, so that looking at a run (diagnostics) does not change
-it. What decides a stream (version 2):
-
-    weights, diagnostics          the seed
-    batches                       the seed, the data, how many examples there are, the batch size
-    noise, screening, augmentation   the seed and all settings of the run
-
-So runs of one seed start from the same weights and, on the same data, draw the same batches, which makes their
-difference less a matter of chance. Their noise is never the same: two runs with common noise would differ by their
-gradients alone, and whoever sees both could read the data. In version 1 the seed alone decided every stream, noise
-included; runs that were begun with it go on with it.
+it. The seed alone decides the first weights: runs of one seed start alike, which makes their difference less a matter
+of chance. The seed and all settings of a run decide the rest. Two runs with common noise would differ by their
+gradients alone, and whoever sees both could read the data; with common batches, an example that is drawn for one run
+would be drawn for the other, too, and sampling would protect it less. In version 1 the seed alone decided every stream;
+runs that were begun with it go on with it.
 """
 
 from __future__ import annotations
@@ -28,6 +23,7 @@ from dpviz.training.spec import RunSpec
 
 GRID_BITS = 20  # secure noise is rounded to a grid of this many bits below its standard deviation
 SECURE = ("batches", "noise", "screening")  # streams that protect people; the others need not be kept secret
+COMMON = ("weights", "diagnostics")  # streams that runs of one seed share
 
 
 class Randomness(Protocol):
@@ -96,15 +92,10 @@ class Secure:
 
 
 def seeded(spec: RunSpec, stream: str) -> Seeded:
-    """A stream that a run's settings decide; the table above says by which of them."""
+    """A run's stream by name, decided by the seed or by the seed and all settings."""
     if spec.streams == 1:
         return Seeded(spec.seed, stream, torch.float32)
-    deciding = {
-        "weights": (),
-        "diagnostics": (),
-        "batches": (spec.dataset, spec.size, spec.batch_size),
-    }.get(stream, (spec.noise_key,))
-    return Seeded(spec.seed, " ".join(map(str, (stream, *deciding))))
+    return Seeded(spec.seed, stream if stream in COMMON else f"{stream} {spec.noise_key}")
 
 
 def randomness(spec: RunSpec, stream: str) -> Randomness:

@@ -242,8 +242,7 @@ def neighbours(at: Example) -> Finding:
     "Trying is spending",
     "Choosing the best of several runs, settings or epochs looks at all of them, also at those that failed or were "
     "deleted. Unless the choice itself is private, the runs add up, and the figure of a single run is too low. Here "
-    "each run draws batches and noise of its own; runs that share their batches cost more, and runs that share their "
-    "noise have no price together.",
+    "each run draws batches and noise of its own, as dpviz's do; runs that share their noise have no price together.",
 )
 def tuning(at: Example) -> Finding:
     costs = {runs: selection_cost(at.phases, at.delta, runs) for runs in (1, 5, 20)}

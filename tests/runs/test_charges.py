@@ -62,12 +62,10 @@ def test_deleting_the_losers_does_not_lower_the_winners_price(store, runner, sec
     assert result_json(found)["selection"]["charged"] == {"done": 1, "unfinished": 0, "gone": 1, "live": 0}
 
 
-def test_runs_of_one_seed_share_their_batches_and_are_priced_step_by_step_as_one(store, runner):
+def test_runs_of_one_seed_draw_batches_and_noise_of_their_own_and_compose(store, runner):
     sweep = sweep_of()
     Drive(sweep, store, runner).run()
-    phases = spent_phases(sweep.start, 20)
-    assert price(store, sweep) == composed([Spent(phases, "same")] * 2, 1e-5).upper
-    assert price(store, sweep) > composed([Spent(phases)] * 2, 1e-5).upper
+    assert price(store, sweep) == composed([Spent(spent_phases(sweep.start, 20))] * 2, 1e-5).upper
 
 
 def test_a_failed_run_is_charged_with_the_steps_it_took(store, runner):
@@ -78,7 +76,7 @@ def test_a_failed_run_is_charged_with_the_steps_it_took(store, runner):
     found = result(store, sweep.id)
     assert (found.done, found.failed) == (1, 1)
     one, other = spent_phases(sweep.start, 13), spent_phases(sweep.start, 20)
-    assert found.selection.composed == composed([Spent(one, "same"), Spent(other, "same")], 1e-5)
+    assert found.selection.composed == composed([Spent(one), Spent(other)], 1e-5)
     assert found.selection.composed.upper > epsilon(Ledger(other), 1e-5).upper
     assert "1 did not finish and counts with the steps that it took" in " ".join(price_words(found))
 
@@ -203,21 +201,11 @@ def test_a_begun_run_whose_candidate_is_lost_leaves_no_price():
     assert found.selection.composed is None
 
 
-def test_other_seeds_and_other_batch_sizes_draw_batches_of_their_own():
+def test_only_seeded_runs_of_the_first_streams_share_their_noise():
     spec = small_spec()
-    drawn = {
-        spent_of(other, 5).batches
-        for other in (
-            spec,
-            dataclasses.replace(spec, learning_rate=0.1),
-            dataclasses.replace(spec, seed=1),
-            dataclasses.replace(spec, batch_size=100),
-            dataclasses.replace(spec, subset=1000),
-        )
-    }
-    assert len(drawn) == 4
-    assert spent_of(dataclasses.replace(spec, secure=True), 5).batches is None
-    assert spent_of(dataclasses.replace(spec, streams=1), 5).noise == 0
+    assert spent_of(spec, 5).noise is None
+    assert spent_of(dataclasses.replace(spec, streams=1), 5).noise == spec.seed
+    assert spent_of(dataclasses.replace(spec, streams=1, secure=True), 5).noise is None
 
 
 def test_a_search_that_chose_the_noise_by_results_does_not_call_its_total_a_guarantee():

@@ -63,7 +63,6 @@ def test_the_winner_is_shown_with_what_choosing_it_costs(store, runner):
     assert cost.composed.upper > cost.single.upper
     words = " ".join(price_words(found))
     assert f"{epsilon_number(cost.composed.upper)}. This holds" in words
-    assert "runs of one seed draw the same batches" in words
     assert "Charged are all runs that were begun: 4 are done." in words
     assert "not a guarantee" in words
     assert json.loads(json.dumps(result_json(found)))["selection"]["composed"] == cost.composed.upper
