@@ -7,7 +7,7 @@ PORT ?= 8501
 .PHONY: app test test-faults fuzz lint format certify mutants bench clean
 
 app: .venv/runtime
-	$(BIN)/python -m dpviz.serve --host $(HOST) --port $(PORT)
+	$(BIN)/python -m dpviz app --host $(HOST) --port $(PORT)
 
 test: .venv/dev
 	DPVIZ_CHROMIUM="$$(sh tests/find-chromium)" $(BIN)/python -m pytest -n 2 --dist loadfile

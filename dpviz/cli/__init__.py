@@ -11,11 +11,11 @@ import os
 import sys
 from collections.abc import Sequence
 
-from dpviz.cli import accounting, bench, local, papers, sweep, training
+from dpviz.cli import accounting, app, bench, local, papers, sweep, training
 from dpviz.cli.command import Command, plain
 from dpviz.privacy.tables import InputError
 
-GROUPS = (accounting, training, sweep, papers, local, bench)
+GROUPS = (app, accounting, training, sweep, papers, local, bench)
 COMMANDS: tuple[Command, ...] = tuple(command for group in GROUPS for command in group.COMMANDS)
 
 EPILOG = """\

@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
-from pathlib import Path
 from typing import Any
 
 from dpviz.cli.command import Command, Result, number, table, whole
+from dpviz.paths import ROOT
 from dpviz.privacy.tables import InputError
 
-ROOT = Path(__file__).parents[2]
 BENCHES = ("accountant", "training", "app", "local", "scale", "load")
 
 

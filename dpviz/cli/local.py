@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from dpviz.cli.command import Command, Result, number, table, whole
 from dpviz.papers import LOCAL_RECIPES, LocalRecipe
+from dpviz.paths import cached_runs_folder
 from dpviz.privacy.tables import InputError
-from dpviz.runs.cached import default_folder
 from dpviz.runs.local_results import PAPER, local_results, rows_of
 from dpviz.training.localspec import RANGES, LocalSpec
 
@@ -185,7 +185,11 @@ def reproduce(recipes: Sequence[LocalRecipe], data_dir: Path | None) -> Iterator
         spec, methods = group[0].spec, ",".join(recipe.spec.method for recipe in group)
         line = [f"--data={data}", f"--loss={loss}", f"--methods={methods}", f"--budgets={spec.epsilon:g}"]
         line += [f"--{name.replace('_', '-')}={getattr(spec, name):g}" for name in SETTINGS if name != "regularization"]
-        line += ["--cross-validate", f"--folds={FOLDS}", f"--out={default_folder() / PAPER / f'{data}-{loss}.json'}"]
+        line += [
+            "--cross-validate",
+            f"--folds={FOLDS}",
+            f"--out={cached_runs_folder() / PAPER / f'{data}-{loss}.json'}",
+        ]
         line += [f"--data-dir={data_dir}"] if data_dir is not None else []
         parser = argparse.ArgumentParser()
         _arguments(parser)

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from scipy.special import stdtrit
+
 from dpviz.papers.records import Curve, Curves
-from dpviz.privacy.special import stdtrit
 
 ONE_SEED = 0.3  # points: less than this between two single runs on MNIST may be chance
 SIGNIFICANT = 0.05

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
 
 import numpy as np
+from scipy.special import stdtr
 
 from dpviz.papers.gains import SIGNIFICANT, Gains, by_seed, gains, seeds
 from dpviz.papers.library import LOCAL_RECIPES, RECIPES, REPORTED
 from dpviz.papers.priced_claims import PAIRS, cost
 from dpviz.papers.records import Claim, Curve, Curves, Errors, Finding
-from dpviz.privacy.special import stdtr
 from dpviz.training.spec import EpochRecord
 
 RISING = {name: name.replace("decreasing", "increasing") for name in PAIRS}

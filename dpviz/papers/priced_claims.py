@@ -7,13 +7,13 @@ import math
 from collections.abc import Iterable
 
 import numpy as np
+from scipy.special import ndtr
 
 from dpviz.papers.library import RECIPES, REPORTED
 from dpviz.papers.records import Claim, Curves, Finding
 from dpviz.privacy import Ledger, epoch_phases, epsilon, matching_constant
 from dpviz.privacy.gaussian import gaussian_epsilon
 from dpviz.privacy.local import LocalBudget, flip_probability, private_sample
-from dpviz.privacy.special import ndtr
 from dpviz.training.spec import RunSpec
 
 DELTA = 1e-5

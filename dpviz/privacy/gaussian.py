@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
+from scipy.special import erfcx, log_ndtr
+
 from dpviz.privacy.records import Ledger, steps_per_epoch
-from dpviz.privacy.special import erfcx, log_ndtr
 
 SMALLEST_SIGMA = 1e-100  # below it squares overflow: it counts as no noise at all
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri_exp
 
 from dpviz.privacy.losses import DIRECTIONS, FloatArray, Grid, GridTooLarge, Steps
 from dpviz.privacy.rdp import ORDERS, ledger_rdp
 from dpviz.privacy.records import Ledger
-from dpviz.privacy.special import ndtri_exp
 
 Moments = Callable[[FloatArray], FloatArray]  # K(t) = log E[e^(t L)] of the whole ledger, for each tilt t
 

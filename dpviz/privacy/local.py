@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import expit, gammaln
 
 from dpviz.privacy.guarantees import prestige_guarantee
 from dpviz.privacy.records import Epsilon, Guarantee
-from dpviz.privacy.special import expit, gammaln
 from dpviz.privacy.tables import InputError
 
 FloatArray = npt.NDArray[np.floating]

@@ -22,8 +22,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from dpviz.privacy.special import ndtr, ndtri_exp
+from scipy.special import ndtr, ndtri_exp
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

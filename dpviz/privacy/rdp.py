@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit, gammaln
 
 from dpviz.privacy.gaussian import SMALLEST_SIGMA
 from dpviz.privacy.records import Ledger, Phase
 from dpviz.privacy.rows import Cache, Step
-from dpviz.privacy.special import expit, gammaln
 
 FloatArray = NDArray[np.float64]
 

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from dpviz.paths import cached_runs_folder
 from dpviz.privacy.tables import InputError
 from dpviz.runs import folder as files
 from dpviz.runs.records import Run, labels
-from dpviz.runs.store import PROJECT
 
 NAME = re.compile(r"[a-z0-9][a-z0-9.+-]{0,79}")
 SEED = re.compile(r"0|[1-9][0-9]{0,9}")
@@ -41,14 +41,9 @@ class CachedListing:
     warnings: tuple[str, ...]
 
 
-def default_folder() -> Path:
-    """DPVIZ_CACHED_RUNS, or `cached_runs` in the project."""
-    return Path(os.environ.get("DPVIZ_CACHED_RUNS") or PROJECT / "cached_runs")
-
-
 def cached_runs(folder: Path | None = None, *, paper: str | None = None) -> CachedListing:
     """Every cached run, or those of one paper, in the order of their names."""
-    root = folder or default_folder()
+    root = folder or cached_runs_folder()
     runs: list[CachedRun] = []
     warnings: list[str] = []
     for paper_folder in _folders(root, NAME, warnings):
@@ -82,7 +77,7 @@ def write_cached(run: Run, paper: str, experiment: str, *, folder: Path | None =
             raise InputError(f"names of papers and experiments are made of a-z, 0-9, '.', '+' and '-', got {name!r}")
     if run.provenance is None or run.provenance.kind != "measured" or run.status not in CACHED or not run.epochs:
         raise InputError(f"only a measured run that is done or stopped can be cached; run {run.id} is {run.status}")
-    parent = (folder or default_folder()) / paper / experiment
+    parent = (folder or cached_runs_folder()) / paper / experiment
     target = parent / str(run.spec.seed)
     if target.exists() and not replace:
         raise InputError(f"{paper}/{experiment}/{run.spec.seed} is cached already")

@@ -20,12 +20,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from dpviz.paths import PACKAGE
 from dpviz.privacy.tables import InputError
 from dpviz.runs.folder import reason
 from dpviz.runs.records import Progress, Provenance, Run
 from dpviz.runs.runner import check_device
 from dpviz.runs.spending import Spending, at_most, of_epoch
-from dpviz.runs.store import PROJECT, Store
+from dpviz.runs.store import Store
 from dpviz.runs.work import Job, commit, finish, work
 from dpviz.training.spec import EpochRecord, RunSpec
 
@@ -59,7 +60,7 @@ def connect(address: str) -> Any:
                 address=address,
                 log_to_driver=False,
                 logging_level=logging.WARNING,
-                runtime_env={"py_modules": [str(PROJECT / "dpviz")]},
+                runtime_env={"py_modules": [str(PACKAGE)]},
             )
         except (ConnectionError, ValueError, RuntimeError, OSError) as error:
             raise InputError(f"no Ray cluster could be joined at {address!r}: {str(error).splitlines()[0]}") from None

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from dpviz.papers.records import LocalRecipe
+from dpviz.paths import cached_runs_folder
 from dpviz.privacy.tables import InputError
-from dpviz.runs.cached import default_folder
 
 PAPER = "prestige"
 SETTINGS = ("batch_size", "epochs", "share", "threshold", "mu", "radius", "length", "intercept")
@@ -70,7 +70,7 @@ def rows_of(recipe: LocalRecipe, results: Iterable[LocalResult]) -> Iterator[Map
 def local_results(folder: Path | None = None) -> tuple[tuple[LocalResult, ...], tuple[str, ...]]:
     """Every result in the folder by name, and one sentence for each file that cannot be read."""
     results, warnings = [], []
-    for path in sorted((folder or default_folder() / PAPER).glob("*.json")):
+    for path in sorted((folder or cached_runs_folder() / PAPER).glob("*.json")):
         try:
             results.append(read_result(path))
         except InputError as error:

@@ -15,8 +15,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from dpviz.papers import PAPERS, RECIPES, recipes_of
+from dpviz.paths import cached_runs_folder
 from dpviz.privacy.tables import InputError
-from dpviz.runs.cached import CachedRun, cached_runs, default_folder, read_cached, write_cached
+from dpviz.runs.cached import CachedRun, cached_runs, read_cached, write_cached
 from dpviz.runs.lock import Lock
 from dpviz.runs.records import RESUMABLE, Run
 from dpviz.runs.runner import ForegroundRunner
@@ -192,7 +193,7 @@ class Reproduction:
         """Take over what another process has cached since this one started."""
         paper, _, experiment = task.recipe.partition("/")
         with suppress(InputError):
-            found = read_cached((self.folder or default_folder()) / paper / experiment / str(task.seed))
+            found = read_cached((self.folder or cached_runs_folder()) / paper / experiment / str(task.seed))
             self.cached[task.recipe, task.seed] = found
 
     def _train(

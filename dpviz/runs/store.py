@@ -24,6 +24,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from dpviz.paths import runs_folder
 from dpviz.privacy.records import steps_per_epoch
 from dpviz.privacy.tables import InputError
 from dpviz.runs import folder as files
@@ -33,18 +34,12 @@ from dpviz.runs.spending import Spending, at_most, of_epoch, spending
 from dpviz.training.limits import check_spec, refuse_if_read_only
 from dpviz.training.spec import EpochRecord, RunSpec
 
-PROJECT = Path(__file__).resolve().parents[2]
 RUN_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 MAX_TITLE = 120
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 _last_moment = 0
 _moment_guard = threading.Lock()
-
-
-def default_folder() -> Path:
-    """DPVIZ_RUNS, or `runs` in the project."""
-    return Path(os.environ.get("DPVIZ_RUNS") or PROJECT / "runs")
 
 
 def new_id() -> str:
@@ -73,7 +68,7 @@ class Store:
     """Runs in a folder. Making a Store touches nothing, so a missing or read-only folder can be listed."""
 
     def __init__(self, folder: Path | str | None = None, *, owner: str = "") -> None:
-        self.folder = Path(folder) if folder is not None else default_folder()
+        self.folder = Path(folder) if folder is not None else runs_folder()
         self.owner = owner
         self._work: dict[str, Work] = {}
 

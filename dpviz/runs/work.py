@@ -18,12 +18,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dpviz.paths import PACKAGE
 from dpviz.privacy.records import steps_per_epoch
 from dpviz.privacy.tables import InputError
 from dpviz.runs.folder import reason, without_paths
 from dpviz.runs.records import Progress, Provenance, Run
 from dpviz.runs.spending import Spending, Steps, of_epoch, spending
-from dpviz.runs.store import PROJECT, Store
+from dpviz.runs.store import Store
 from dpviz.training.spec import EpochRecord, RunSpec
 
 log = logging.getLogger("dpviz.runs")
@@ -230,7 +231,7 @@ def commit() -> str:
 
 
 def _git(*arguments: str) -> str:
-    command = ["git", "-C", str(PROJECT), *arguments]
+    command = ["git", "-C", str(PACKAGE), *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=10).stdout
 
 

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpviz.paths import PROJECT_DATA, cache_folder
 from dpviz.privacy.tables import InputError
 from dpviz.training.batches import read_batch
 from dpviz.training.spec import DATASETS
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-PROJECT_DATA = Path(__file__).resolve().parents[2] / "data"
 SYSTEM_DATA = (Path("/usr/local/share/datasets"), Path("/usr/share/datasets"), Path("/datasets"))
 
 Progress = Callable[[str, int, int], None]
@@ -138,15 +138,10 @@ STATISTICS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
 # --- where the files are ------------------------------------------------------------------------------------------
 
 
-def cache_dir() -> Path:
-    """dpviz's own folder for what can be made or downloaded again."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dpviz"
-
-
 def places(data_dir: Path | None = None) -> tuple[Path, ...]:
     """Where data is looked for, in this order: the folder asked for, DPVIZ_DATA, the project's, the system's."""
     asked = (data_dir, os.environ.get("DPVIZ_DATA"))
-    return (*(Path(place).expanduser() for place in asked if place), PROJECT_DATA, cache_dir(), *SYSTEM_DATA)
+    return (*(Path(place).expanduser() for place in asked if place), PROJECT_DATA, cache_folder(), *SYSTEM_DATA)
 
 
 def find(name: str, data_dir: Path | None = None) -> Path | None:
@@ -270,7 +265,7 @@ def download(name: str, data_dir: Path | None = None, on_download: Progress | No
     """Fetch a dataset from the addresses that torchvision knows and return the folder it is in now."""
     source = SOURCES[name]
     asked = data_dir or os.environ.get("DPVIZ_DATA")
-    target = Path(asked).expanduser() if asked else cache_dir()
+    target = Path(asked).expanduser() if asked else cache_folder()
     folder = target / source.folder
     known = getattr(import_torchvision(), source.torchvision)
     try:

@@ -15,8 +15,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from dpviz.paths import cache_folder
 from dpviz.privacy.tables import InputError
-from dpviz.training.data import STATISTICS, Data, cache_dir, load
+from dpviz.training.data import STATISTICS, Data, load
 from dpviz.training.spec import RunSpec
 
 SCALES, ANGLES = 2, 8
@@ -49,7 +50,7 @@ def scattered(name: str, data: Data) -> Data:
 
 
 def _features(name: str, part: str, images: Tensor) -> Tensor:
-    path = cache_dir() / f"{name}-scatter-{part}-{len(images)}.pt"
+    path = cache_folder() / f"{name}-scatter-{part}-{len(images)}.pt"
     if not path.is_file():
         features = scatter(name, images)
         _write(path, features)

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import expit
 
-from dpviz.privacy.special import expit
 from dpviz.privacy.tables import InputError
 from dpviz.training.localspec import TRUE, LocalSpec
 from dpviz.training.tabular import Tabular

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import expit
 
 from dpviz.privacy.local import METHOD_NAMES, LocalBudget, check_epsilon, flip_probability
-from dpviz.privacy.special import expit
 from dpviz.privacy.tables import InputError, Knob, Table
 
 FloatArray = npt.NDArray[np.float64]

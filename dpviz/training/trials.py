@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import stdtr, stdtrit
 
 from dpviz.privacy.local import local_guarantee
-from dpviz.privacy.special import stdtr, stdtrit
 from dpviz.privacy.tables import InputError
 from dpviz.training.linear import Parts, Progress, train
 from dpviz.training.localspec import LocalSpec

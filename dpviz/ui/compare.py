@@ -12,9 +12,9 @@ import streamlit as st
 
 from dpviz.papers import PAPERS, REPORTED
 from dpviz.papers.records import TEST_ACCURACY
+from dpviz.paths import runs_folder
 from dpviz.privacy.tables import InputError
 from dpviz.runs import CachedListing, Listing, Summary
-from dpviz.runs.store import default_folder
 from dpviz.training.spec import DATASETS
 from dpviz.ui.cards import input_error
 from dpviz.ui.compare_link import ALL, AT, EPSILONS, VIEWS, Comparison, parse_link, to_link
@@ -131,7 +131,7 @@ def _dataset_title(name: str) -> str:
 
 def prepare() -> None:
     """Price what the papers report, and read their cached runs, before anybody asks."""
-    _folded(default_folder(), (), tuple(item.run.id for item in cached().runs), True, ALL, ALL)
+    _folded(runs_folder(), (), tuple(item.run.id for item in cached().runs), True, ALL, ALL)
 
 
 def chosen_rows() -> tuple[pd.DataFrame, list[str]]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from dpviz.paths import ROOT
+
 HANDOFF = "handoff"  # in a session's state: settings that a page leaves for the one it switches to
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import streamlit as st
 
 from dpviz.papers import RECIPES
+from dpviz.paths import cached_runs_folder
 from dpviz.privacy.tables import InputError
 from dpviz.runs import BackgroundRunner, CachedListing, Run, Store, Summary, background, cached_runs
-from dpviz.runs.cached import default_folder
 from dpviz.runs.local_results import PAPER as LOCAL
 from dpviz.runs.local_results import LocalResult, local_results
 from dpviz.runs.records import LIVE
@@ -93,7 +93,7 @@ def load_all(summaries: Sequence[Summary]) -> tuple[list[Run], list[str]]:
 
 def cached() -> CachedListing:
     """The cached runs, read at most once a minute."""
-    return _cached(default_folder())
+    return _cached(cached_runs_folder())
 
 
 @st.cache_resource(ttl=60, show_spinner=False)
@@ -103,7 +103,7 @@ def _cached(folder: Path) -> CachedListing:
 
 def cached_local() -> tuple[tuple[LocalResult, ...], tuple[str, ...]]:
     """Cached results under local privacy, read at most once a minute, and a sentence for each that cannot be read."""
-    return _cached_local(default_folder() / LOCAL)
+    return _cached_local(cached_runs_folder() / LOCAL)
 
 
 @st.cache_resource(ttl=60, show_spinner=False)

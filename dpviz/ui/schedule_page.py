@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from functools import partial
 
 import streamlit as st
@@ -20,8 +19,6 @@ from dpviz.ui.schedule_editor import Certified, Curve, schedule_editor
 from dpviz.ui.settings import OWN_DATA, Settings, delta_warning, read_settings, settings_panel, settings_words
 from dpviz.views.numbers import epsilon_kind, epsilon_remark, epsilon_text
 
-APPEARED = "schedule.appeared"  # in the session once the editor had its moment
-FIRST_SIGHT = 0.2  # seconds
 TABS = ("Guarantee", "Price tags", "What if", "Files and code")
 
 
@@ -53,17 +50,9 @@ def _board_and_details(it: Board) -> None:
     except InputError as error:
         input_error(error)
         return
-    _let_the_editor_appear()
     _buttons(it, settings)
     _notes(it)
     _details(it, settings)
-
-
-def _let_the_editor_appear() -> None:
-    """Once a session: a browser that is given the whole page at once draws nothing of it until it has built it all."""
-    if APPEARED not in st.session_state:
-        st.session_state[APPEARED] = True
-        time.sleep(FIRST_SIGHT)
 
 
 def _settings_notes() -> None:

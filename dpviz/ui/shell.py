@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,13 +11,11 @@ import streamlit as st
 from starlette.middleware import Middleware
 
 from dpviz.training.limits import read_only
-from dpviz.ui.front import Front, files_first
 from dpviz.ui.people import person, sign_out_button
 from dpviz.ui.places import places
 from dpviz.ui.request_guard import RequestGuard
 
 ICON = Path(__file__).with_name("icon.svg")
-QUIET = 3.0  # seconds without a word from any browser, then comes the other pages' turn
 ROUTED = "routed"  # in the session once it came through the navigation
 
 
@@ -34,36 +31,23 @@ def run() -> None:
     page.run()
 
 
-def front() -> list[Middleware]:
+def middleware() -> list[Middleware]:
     """What stands before Streamlit on the server."""
-    return [Middleware(RequestGuard, option=st.get_option, locked=read_only), Middleware(Front)]
+    return [Middleware(RequestGuard, option=st.get_option, locked=read_only)]
 
 
 @asynccontextmanager
 async def warm_up(_: st.App) -> AsyncIterator[None]:
-    """Load what the home page needs while the first browser is still fetching Streamlit's own files, then the rest."""
+    """Load what the first pages need while the first browser is still fetching Streamlit's own files."""
     threading.Thread(target=_load_pages, name="warm-up", daemon=True).start()
     yield
 
 
 def _load_pages() -> None:
-    _load_home()
-    Front.heard = time.monotonic()
-    while time.monotonic() < Front.heard + QUIET:
-        time.sleep(QUIET / 10)
-    from dpviz.ui import compare
+    from dpviz.ui import compare, schedule_page
 
+    schedule_page.prepare()
     compare.prepare()
-
-
-def _load_home() -> None:
-    with files_first():
-        from PIL import Image  # for the icon
-
-        from dpviz.ui.schedule_page import prepare
-
-        Image.preinit()
-        prepare()
 
 
 def ensure_navigation() -> None:

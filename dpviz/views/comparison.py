@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.special import stdtr, stdtrit
 
 from dpviz.papers import RECIPES, TITLES, Reported, recipes_of
 from dpviz.privacy import Schedule, epoch_phases, guarantee
-from dpviz.privacy.special import stdtr, stdtrit
 from dpviz.runs import CachedRun, Run
 from dpviz.training.spec import STREAMS, RunSpec
 from dpviz.views.axes import AXES

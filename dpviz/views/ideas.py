@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
+from scipy.special import erf
 
 from dpviz.papers import RECIPES
-from dpviz.privacy.special import erf
 from dpviz.training.localspec import LocalSpec
 from dpviz.views.axes import COLOURS, layout
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 import plotly.graph_objects as go
+from scipy.special import ndtr
 
 from dpviz.privacy import (
     ACCOUNTANTS,
@@ -27,7 +28,6 @@ from dpviz.privacy import (
     price_tags,
     selection_cost,
 )
-from dpviz.privacy.special import ndtr
 from dpviz.views.axes import COLOURS, layout
 from dpviz.views.numbers import delta_text, epsilon_number, epsilon_text, sigma_text
 from dpviz.views.titles import ACCOUNTANT_TITLES, ADJACENCY_TITLES, SAMPLING_TITLES

@@ -10,8 +10,9 @@ import shutil
 import pytest
 
 from dpviz.papers import RECIPES
+from dpviz.paths import cached_runs_folder
 from dpviz.privacy import epoch_phases, guarantee_path
-from dpviz.runs.cached import cached_runs, default_folder
+from dpviz.runs.cached import cached_runs
 from dpviz.runs.reproduce import same
 from dpviz.runs.results import measured
 from dpviz.runs.store import Store
@@ -58,7 +59,7 @@ def test_the_epsilons_of_a_cached_run_follow_from_its_ledger(item):
 
 @pytest.mark.parametrize("item", RUNS)
 def test_a_cached_run_is_read_by_the_same_code_as_a_persons_own(item, tmp_path):
-    shutil.copytree(default_folder() / item.run.id, tmp_path / "own-run")
+    shutil.copytree(cached_runs_folder() / item.run.id, tmp_path / "own-run")
     store = Store(tmp_path)
     own = store.get("own-run")
     assert dataclasses.replace(own, id=item.run.id) == item.run
@@ -85,7 +86,7 @@ def test_a_cached_run_is_its_recipe_and_says_how_it_was_made(item):
 
 @pytest.mark.parametrize("item", RUNS)
 def test_a_cached_run_is_small_and_names_no_folder_of_a_machine(item):
-    folder = default_folder() / item.run.id
+    folder = cached_runs_folder() / item.run.id
     assert sum(file.stat().st_size for file in folder.iterdir()) < 400_000
     for file in folder.iterdir():
         assert not re.search(r"/(home|work|tmp|root|Users)/", file.read_text()), file.name
@@ -93,7 +94,7 @@ def test_a_cached_run_is_small_and_names_no_folder_of_a_machine(item):
 
 def test_bad_and_foreign_files_among_cached_runs_are_skipped_with_a_warning(tmp_path):
     good = next(item for item in LISTING.runs)
-    shutil.copytree(default_folder() / good.run.id, tmp_path / good.run.id)
+    shutil.copytree(cached_runs_folder() / good.run.id, tmp_path / good.run.id)
     (tmp_path / "notes.txt").write_text("a file that does not belong here")
     for name, file, text in (
         ("9", "spec.json", "not json"),

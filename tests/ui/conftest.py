@@ -49,7 +49,7 @@ def start_server(
 ) -> tuple[subprocess.Popen[bytes], str]:
     """A server, started from the project's folder, and its address once it answers: the dashboard's or a script's."""
     if script == APP:
-        return _start(["-m", "dpviz.serve"], "--port", env, log, answers)
+        return _start(["-m", "dpviz", "app"], "--port", env, log, answers)
     return start_streamlit(script, env, log)
 
 

@@ -1,0 +1,53 @@
+"""app: serve the dashboard."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import socket
+import sys
+
+from dpviz.cli.command import Command, Result, whole
+from dpviz.paths import APP
+from dpviz.privacy.tables import InputError
+
+
+def _arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--host", default="127.0.0.1", help="where to listen; the default is this machine only")
+    parser.add_argument("--port", type=whole, default=8501, help="default: 8501")
+    parser.add_argument(
+        "--allow-host", action="append", default=[], metavar="NAME", help="another name that browsers reach it by"
+    )
+
+
+def command_of(host: str, port: int, names: list[str]) -> list[str]:
+    """Streamlit's own command for this address; options that a person gives Streamlit elsewhere stay in force."""
+    options = {"server.address": host, "server.port": str(port)}
+    if names:
+        options["server.allowedHosts"] = ",".join(("localhost", "127.0.0.1", "::1", host, *names))
+    flags = [f"--{name}={value}" for name, value in options.items()]
+    return [sys.executable, "-m", "streamlit", "run", str(APP), *flags]
+
+
+def _run(args: argparse.Namespace) -> Result:
+    """Never returns: Streamlit's process takes this one's place."""
+    if importlib.util.find_spec("streamlit") is None:
+        raise InputError("the dashboard needs streamlit; install it with: pip install 'dpviz[app,train]'")
+    refuse_if_taken(args.host, args.port)
+    sys.stdout.flush()
+    os.execv(sys.executable, command_of(args.host, args.port, args.allow_host))
+
+
+def refuse_if_taken(host: str, port: int) -> None:
+    """One sentence where nobody can listen, before anything is loaded."""
+    try:
+        if not 0 < port < 2**16:
+            raise OSError("ports go from 1 to 65535")
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        socket.create_server((host, port), family=family).close()
+    except OSError as error:
+        raise InputError(f"cannot listen on {host} port {port}: {error.strerror or error}") from None
+
+
+COMMANDS = (Command("app", "serve the dashboard", _arguments, _run),)
