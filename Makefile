@@ -4,7 +4,7 @@ BIN := .venv/bin
 HOST ?= 127.0.0.1
 PORT ?= 8501
 
-.PHONY: app test test-faults fuzz lint format certify bench clean
+.PHONY: app test test-faults fuzz lint format certify mutants bench clean
 
 app: .venv/runtime
 	$(BIN)/python -m dpviz.serve --host $(HOST) --port $(PORT)
@@ -29,9 +29,13 @@ format: .venv/dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# Slow: 200 random ledgers against dp_accounting (about half an hour).
+# Slow: 200 random ledgers against an oracle of our own and against dp_accounting (about half an hour).
 certify: .venv/dev
 	DPVIZ_LEDGERS=200 $(BIN)/python -m pytest tests/privacy/test_random_ledgers.py -o timeout=0
+
+# Slow: some fifty small wrong edits, one by one; each must make a test fail (some minutes).
+mutants: .venv/dev
+	$(BIN)/python -m tests.mutants
 
 bench: .venv/dev
 	$(BIN)/python -m dpviz bench accountant

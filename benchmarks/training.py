@@ -29,7 +29,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from dpviz.training.clipping import build_clipping
 from dpviz.training.losses import build_loss
 from dpviz.training.models import build_model
-from dpviz.training.noise import randomness
+from dpviz.training.noise import Seeded, add_noise
 from dpviz.training.optimizers import build_optimizer
 from dpviz.training.perexample import PerExample
 
@@ -64,14 +64,14 @@ def dpviz_step(case: Case) -> Step:
     model, inputs, targets = case.parts()
     perexample = PerExample(model, build_loss("cross-entropy", {}), build_clipping("flat", {}))
     optimizer = build_optimizer("sgd", {"momentum": MOMENTUM}, model.parameters())
-    stream = randomness(0, "noise", False)
+    stream = Seeded(0, "noise")
 
     def step() -> None:
         sums = perexample.clipped_sum(inputs, targets, epoch=0, clip_norm=CLIP_NORM).gradients
         noise = stream.normal(sum(part.numel() for part in sums)).mul_(NOISE_MULTIPLIER * CLIP_NORM)
         shares = noise.split([part.numel() for part in sums])
-        mean = [(part + share.view(part.shape)) / case.batch for part, share in zip(sums, shares, strict=True)]
-        optimizer.step(mean, LEARNING_RATE)
+        noisy = (add_noise(part, share.view(part.shape)) for part, share in zip(sums, shares, strict=True))
+        optimizer.step([part / case.batch for part in noisy], LEARNING_RATE)
 
     return step
 

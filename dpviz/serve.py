@@ -20,6 +20,7 @@ import uvicorn
 
 from dpviz.ui.front import Front, files_first
 from dpviz.ui.places import ROOT
+from dpviz.ui.request_guard import LOOPBACK
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -72,7 +73,7 @@ class Later:
             self.on_error()
 
 
-def dashboard(host: str, port: int) -> Loaded:
+def dashboard(host: str, port: int, names: Sequence[str] = ()) -> Loaded:
     """What app.py serves, told where it is served: sign-in sends people back there. Loading it takes a second."""
     with files_first():
         from streamlit.components.v2 import manifest_scanner
@@ -80,7 +81,8 @@ def dashboard(host: str, port: int) -> Loaded:
 
         from app import app
 
-        load_config_options({"server.address": host, "server.port": port})
+        options = {"server.address": host, "server.port": port}
+        load_config_options(options | ({"server.allowedHosts": [*LOOPBACK, host, *names]} if names else {}))
 
         # The dashboard's components are its own: no need to read what a hundred packages say of themselves.
         manifest_scanner.scan_component_manifests = lambda: []
@@ -92,6 +94,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m dpviz.serve", description="Serve the dashboard.")
     parser.add_argument("--host", default="127.0.0.1", help="where to listen; the default is this machine only")
     parser.add_argument("--port", type=int, default=8501, help="0: any that is free")
+    parser.add_argument(
+        "--allow-host", action="append", default=[], metavar="NAME", help="another name that browsers reach it by"
+    )
     args = parser.parse_args(arguments)
     try:
         if not 0 <= args.port < 2**16:
@@ -106,15 +111,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"dpviz is at http://{name}:{port} (Ctrl-C ends it)", flush=True)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy's other threads would only wait, busily
     sys.path.insert(0, str(ROOT))
-    return serve(Later(partial(dashboard, args.host, port)), listening)
+    return serve(Later(partial(dashboard, args.host, port, args.allow_host)), listening, (*LOOPBACK, args.host))
 
 
-def serve(app: Later, listening: socket.socket) -> int:
+def serve(app: Later, listening: socket.socket, hosts: Sequence[str] = LOOPBACK) -> int:
     """Answer on this socket until stopped; an application that cannot be loaded ends it with its error."""
     for name in ("uvicorn.access", "uvicorn.error"):  # Streamlit lets them tell of every file
         logging.getLogger(name).addFilter(lambda record: record.levelno >= logging.WARNING)
     config = uvicorn.Config(
-        Front(app),
+        Front(app, hosts),
         log_config=None,
         ws="websockets-sansio",
         ws_ping_interval=PING,

@@ -27,7 +27,7 @@ examples:
 
 Every command takes --json. DPVIZ_RUNS is the folder in which runs are kept, DPVIZ_DATA the one with datasets.
 Noise multipliers (sigma) are relative to the clipping norm; epsilons hold for add-or-remove-one neighbours
-and Poisson sampling unless said otherwise.
+and Poisson sampling unless said otherwise; with --sampling fixed-order or shuffled, for zero-out neighbours.
 """
 
 

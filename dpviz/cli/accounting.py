@@ -3,72 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import math
 from typing import Any
 
-from dpviz.cli.command import Command, Result, number, table, whole
-from dpviz.privacy.accountants import ACCOUNTANTS, ADJACENCIES, SAMPLINGS, epsilon, epsilon_path, price_tags
-from dpviz.privacy.calibrate import calibrate, matching_constant, most_epochs
-from dpviz.privacy.records import Epsilon, Ledger, Phase, epoch_phases, steps_per_epoch
-from dpviz.privacy.schedules import CUSTOM, SCHEDULES, Schedule, check_epochs, read_csv
+from dpviz.cli.command import Command, Result, epsilon_text, number, table
+from dpviz.cli.ledger_flags import add_ledger_arguments, plan_of
+from dpviz.privacy.accountants import ACCOUNTANTS, ADJACENCIES, SAMPLINGS, delta, epsilon, epsilon_path, price_tags
+from dpviz.privacy.calibrate import TOLERANCE, calibrate, matching_constant, most_epochs
+from dpviz.privacy.records import Epsilon
+from dpviz.privacy.rounding import delta_number, epsilon_number
+from dpviz.privacy.schedules import SCHEDULES
 from dpviz.privacy.tables import InputError
-
-KNOBS = {name: knob for entry in SCHEDULES.values() for name, knob in entry.knobs.items()}
-
-
-def add_ledger_arguments(parser: argparse.ArgumentParser) -> None:
-    """Flags that describe a schedule and how batches are drawn; every accounting command shares them."""
-    curve = parser.add_argument_group("schedule")
-    curve.add_argument("--schedule", metavar="NAME", help=f"one of {', '.join(SCHEDULES)} (default: constant)")
-    for name, knob in KNOBS.items():
-        curve.add_argument(f"--{name}", type=number, metavar="X", help=knob.help)
-    curve.add_argument("--sigmas", metavar="5,4,3", help="your own noise multipliers, one an epoch")
-    curve.add_argument("--csv", metavar="FILE", help="a CSV file with one sigma an epoch")
-    curve.add_argument("--epochs", type=whole, metavar="N", help="number of epochs (default: 20)")
-    data = parser.add_argument_group("data and privacy")
-    data.add_argument("--dataset-size", type=whole, default=60_000, metavar="N", help="examples (default: 60000)")
-    data.add_argument("--batch-size", type=whole, default=600, metavar="N", help="expected batch (default: 600)")
-    data.add_argument("--delta", type=number, default=1e-5, help="default: 1e-5")
-    data.add_argument("--adjacency", default="add-remove", metavar="NAME", help=" or ".join(ADJACENCIES))
-    data.add_argument("--sampling", default="poisson", metavar="NAME", help=", ".join(SAMPLINGS))
-
-
-def schedule_of(args: argparse.Namespace) -> Schedule:
-    """The schedule that the flags describe; more than one description is an error."""
-    knobs = {name: getattr(args, name) for name in KNOBS if getattr(args, name) is not None}
-    given = [flag for flag in ("schedule", "sigmas", "csv") if getattr(args, flag) is not None]
-    if len(given) > 1:
-        raise InputError(
-            f"give one of --schedule, --sigmas and --csv, got {' and '.join('--' + flag for flag in given)}"
-        )
-    if args.sigmas is not None or args.csv is not None:
-        if knobs:
-            raise InputError(f"--{next(iter(knobs))} belongs to a named schedule; leave it out with your own sigmas")
-        return (
-            Schedule.custom(args.sigmas.split(",") if args.sigmas.strip() else [])
-            if args.sigmas is not None
-            else read_csv(args.csv)
-        )
-    if args.schedule == CUSTOM:
-        raise InputError("a custom schedule needs its numbers: give --sigmas 5,4,3 or --csv FILE")
-    return Schedule.of(args.schedule or "constant", **knobs)
-
-
-def epochs_of(args: argparse.Namespace, schedule: Schedule) -> int:
-    """The number of epochs: as asked, or as many as a custom schedule has."""
-    if args.epochs is not None:
-        return check_epochs(args.epochs)
-    return len(schedule.values) if schedule.name == CUSTOM else 20
-
-
-def sample_rate_of(args: argparse.Namespace) -> float:
-    for flag in ("dataset_size", "batch_size"):
-        if not getattr(args, flag) >= 1:
-            raise InputError(f"--{flag.replace('_', '-')} must be a whole number >= 1, got {getattr(args, flag)}")
-    if args.batch_size > args.dataset_size:
-        raise InputError(
-            f"--batch-size must be at most the dataset's {args.dataset_size:,} examples, got {args.batch_size:,}"
-        )
-    return float(args.batch_size / args.dataset_size)
+from dpviz.views.numbers import epsilon_kind
 
 
 def _schedules(args: argparse.Namespace) -> Result:
@@ -90,103 +36,114 @@ def _schedules(args: argparse.Namespace) -> Result:
 
 
 def _band(found: Epsilon) -> dict[str, Any]:
-    return {"lower": found.lower, "upper": found.upper, "fallback": found.fallback}
+    return {"lower": found.lower, "upper": found.upper, "wide": found.wide, "fallback": found.fallback}
 
 
-def _prices(phases: tuple[Phase, ...], args: argparse.Namespace) -> dict[str, Any]:
-    options = {"adjacency": args.adjacency, "sampling": args.sampling}
-    ledger = Ledger(phases)
-    found = {name: epsilon(ledger, args.delta, accountant=name, **options) for name in ACCOUNTANTS}
-    prices: dict[str, Any] = {
-        "rdp": {"classic": found["rdp-classic"].upper, "improved": found["rdp"].upper},
-        "pld": _band(found["pld"]),
-    }
-    if args.sampling != "poisson":
-        claimed = epsilon(ledger, args.delta, adjacency=args.adjacency)
-        prices["not_a_guarantee"] = {"poisson": _band(claimed)}
-    return prices
+def _interval(found: Epsilon) -> str:
+    """Rounded outwards, so that it holds."""
+    lower = "infinity" if found.lower == math.inf else epsilon_number(found.lower, digits=4, up=False)
+    return f"[{lower}, {epsilon_text(found.upper)}]"
+
+
+def _remark(found: Epsilon) -> str:
+    """Why it is no certified band, if it is none, and where the true value lies."""
+    return f"{found.fallback}; " * bool(found.fallback) + f"true value in {_interval(found)}"
 
 
 def _epsilon(args: argparse.Namespace) -> Result:
-    schedule = schedule_of(args)
-    sigmas = schedule.sigmas(epochs_of(args, schedule))
-    phases = epoch_phases(sigmas, sample_rate_of(args))
-    data = _prices(phases, args) | {
-        "sigmas": sigmas.tolist(),
-        "epochs": len(phases),
-        "steps": sum(phase.steps for phase in phases),
-        "sample_rate": phases[0].sample_rate,
+    plan = plan_of(args)
+    sigmas = plan.schedule.sigmas(plan.epochs).tolist()
+    phases = plan.phases(sigmas)
+    found = {name: epsilon(phases, args.delta, accountant=name, **plan.options) for name in ACCOUNTANTS}
+    pld = found["pld"]
+    data: dict[str, Any] = {
+        "rdp": {"classic": found["rdp-classic"].upper, "improved": found["rdp"].upper},
+        "pld": _band(pld),
+        "sigmas": sigmas,
         "delta": args.delta,
-        "adjacency": args.adjacency,
-        "sampling": args.sampling,
-        "schedule": schedule.to_json(),
+        "schedule": plan.schedule.to_json(),
+        **plan.facts(plan.epochs),
     }
-    pld = data["pld"]
-    rows: list[tuple[Any, ...]] = [
-        ("PLD, certified", pld["upper"], f"true value in [{pld['lower']:.4f}, {pld['upper']:.4f}]"),
-        ("RDP, improved", data["rdp"]["improved"], "upper bound"),
-        ("RDP, classic", data["rdp"]["classic"], "upper bound"),
+    rows = [
+        ("PLD" if pld.fallback else f"PLD, {epsilon_kind(pld)}", epsilon_text(pld.upper), _remark(pld)),
+        ("RDP, improved", epsilon_text(found["rdp"].upper), "upper bound"),
+        ("RDP, classic", epsilon_text(found["rdp-classic"].upper), "upper bound"),
     ]
-    if pld["fallback"]:
-        rows[0] = ("PLD", pld["upper"], pld["fallback"])
-    if "not_a_guarantee" in data:
-        rows.append(("PLD as if Poisson", data["not_a_guarantee"]["poisson"]["upper"], "not a guarantee"))
-    text = table(("accountant", "epsilon", ""), rows)
-    text += f"\n\ndelta {args.delta:g}; {ADJACENCIES[args.adjacency]};\n{SAMPLINGS[args.sampling]};"
-    text += f"\n{len(phases)} epochs of {phases[0].steps:,} steps, sample rate {phases[0].sample_rate:.6g}"
+    if plan.sampling != "poisson":
+        claimed = epsilon(phases, args.delta, adjacency=plan.adjacency)
+        data["not_a_guarantee"] = {"poisson": _band(claimed)}
+        rows.append(("PLD as if Poisson", epsilon_text(claimed.upper), "not a guarantee"))
+    parts = [
+        table(("accountant", "epsilon", ""), rows),
+        f"delta {args.delta:g}; {plan.adjacency}: {ADJACENCIES[plan.adjacency].help};\n"
+        f"{SAMPLINGS[plan.sampling].help};\n{plan.words(plan.epochs)}",
+    ]
+    if args.at_epsilon is not None:
+        at = delta(phases, args.at_epsilon, **plan.options)
+        data["delta_at"] = {"epsilon": at.epsilon, "lower": at.lower, "upper": at.upper, "fallback": at.fallback}
+        ends = f"true value in [{delta_number(at.lower, up=False)}, {delta_number(at.upper)}]"
+        parts.append(
+            f"at epsilon {args.at_epsilon:g}: delta {delta_number(at.upper)}, {at.fallback or 'certified'}, {ends}"
+        )
     if args.path:
-        options = {"adjacency": args.adjacency, "sampling": args.sampling}
-        path = epsilon_path(phases, args.delta, **options)
-        shares = price_tags(phases, args.delta, **options)
-        data["path"] = [_band(point) for point in path]
-        data["shares"] = shares.tolist()
+        path = epsilon_path(phases, args.delta, **plan.options)
+        shares = price_tags(phases, args.delta, **plan.options).tolist()
+        data |= {"path": [_band(point) for point in path], "shares": shares}
         lines = [
-            (k + 1, sigma, point.lower, point.upper, f"{100 * share:.1f} %")
-            for k, (sigma, point, share) in enumerate(zip(sigmas.tolist(), path, shares.tolist(), strict=True))
+            (epoch, sigma, _interval(point), f"{100 * share:.1f} %")
+            for epoch, (sigma, point, share) in enumerate(zip(sigmas, path, shares, strict=True), start=1)
         ]
-        text += "\n\n" + table(("epoch", "sigma", "lower", "upper", "share of the cost"), lines)
-    return data, text
+        parts.append(table(("epoch", "sigma", "epsilon so far", "share of the cost"), lines))
+    return data, "\n\n".join(parts)
 
 
 def _calibrate(args: argparse.Namespace) -> Result:
-    schedule, rate = schedule_of(args), sample_rate_of(args)
-    options = {"accountant": args.accountant, "adjacency": args.adjacency, "sampling": args.sampling}
+    plan, target = plan_of(args), _target(args)
+    tolerance = TOLERANCE if args.tolerance is None else args.tolerance
+    options: dict[str, Any] = {"accountant": args.accountant, "steps": plan.chosen_steps, **plan.options}
+    factor = 1.0
     if args.solve == "epochs":
-        most, achieved = most_epochs(schedule, rate, _target(args), args.delta, **options)
-        factor, sigmas = 1.0, tuple(schedule.sigmas(most).tolist())
+        most, achieved = most_epochs(plan.schedule, plan.sample_rate, target, args.delta, **options)
+        sigmas = tuple(plan.schedule.sigmas(most).tolist())
     else:
-        curve = schedule.sigmas(epochs_of(args, schedule)).tolist()
-        found = (
-            matching_constant(curve, rate, args.delta, **options)
-            if args.solve == "match"
-            else calibrate(curve, rate, _target(args), args.delta, **options)
-        )
-        factor, sigmas, achieved = found.factor, found.sigmas, found.epsilon
+        curve = plan.schedule.sigmas(plan.epochs).tolist()
+        options["tolerance"] = tolerance
         if args.solve == "match":
-            factor = 1.0
+            found = matching_constant(curve, plan.sample_rate, args.delta, **options)
+        else:
+            found = calibrate(curve, plan.sample_rate, target, args.delta, **options)
+            factor = found.factor
+        sigmas, achieved = found.sigmas, found.epsilon
     data = {
         "solve": args.solve,
         "target_epsilon": args.target_epsilon,
+        "tolerance": None if args.solve == "epochs" else tolerance,
         "epsilon": {"accountant": args.accountant, **_band(achieved)},
         "factor": factor,
-        "epochs": len(sigmas),
         "sigmas": list(sigmas),
-        "steps": len(sigmas) * steps_per_epoch(rate),
         "delta": args.delta,
-        "adjacency": args.adjacency,
-        "sampling": args.sampling,
+        **plan.facts(len(sigmas)),
     }
     rows = [
-        ("achieved epsilon", f"{achieved.upper:.6g} ({args.accountant})"),
+        ("achieved epsilon", epsilon_number(achieved.upper, digits=6)),
+        ("accountant", f"{args.accountant}, {achieved.fallback or epsilon_kind(achieved)}"),
         ("target epsilon", "the schedule's own" if args.target_epsilon is None else f"{args.target_epsilon:g}"),
         ("factor", f"{factor:.6g}"),
-        ("epochs", len(sigmas)),
         ("sigmas", ", ".join(f"{sigma:.6g}" for sigma in sigmas[:12]) + (" ..." if len(sigmas) > 12 else "")),
+        ("training", plan.words(len(sigmas))),
+        ("neighbours", f"{plan.adjacency}: {ADJACENCIES[plan.adjacency].help}"),
     ]
     return data, table(("", ""), rows).lstrip()
 
 
 def _target(args: argparse.Namespace) -> float:
+    """The epsilon to meet; what is solved for is not given."""
+    if args.solve == "epochs" and not (args.epochs is args.steps is args.tolerance is None):
+        raise InputError("--solve epochs finds a whole number of epochs; leave --epochs, --steps and --tolerance out")
+    if args.solve == "match":
+        if args.target_epsilon is not None:
+            raise InputError("--solve match meets the schedule's own epsilon; leave --target-epsilon out")
+        return math.nan
     if args.target_epsilon is None:
         raise InputError("say which epsilon to meet: --target-epsilon 1.0")
     return float(args.target_epsilon)
@@ -194,11 +151,18 @@ def _target(args: argparse.Namespace) -> float:
 
 def _epsilon_arguments(parser: argparse.ArgumentParser) -> None:
     add_ledger_arguments(parser)
+    parser.add_argument("--at-epsilon", type=number, metavar="X", help="also the delta that belongs to this epsilon")
     parser.add_argument("--path", action="store_true", help="also epsilon after each epoch and each epoch's share")
 
 
 def _calibrate_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target-epsilon", type=number, metavar="X", help="the budget to meet, never to exceed")
+    parser.add_argument(
+        "--tolerance",
+        type=number,
+        metavar="X",
+        help=f"share of the target by which epsilon may stay below it (default: {TOLERANCE:g})",
+    )
     parser.add_argument("--accountant", default="pld", metavar="NAME", help=f"{', '.join(ACCOUNTANTS)} (default: pld)")
     parser.add_argument(
         "--solve",

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dpviz.privacy.rounding import epsilon_number
+
 Result = tuple[dict[str, Any], str]
 
 
@@ -46,6 +48,11 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
     return "infinity" if isinstance(value, float) and value == math.inf else value
+
+
+def epsilon_text(epsilon: float) -> str:
+    """An epsilon as the tables print it: an upper bound, rounded up to four digits after the point."""
+    return "infinity" if epsilon == math.inf else epsilon_number(epsilon, digits=4)
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

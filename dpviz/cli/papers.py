@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from dpviz.cli.command import Command, Result, table, whole
+from dpviz.cli.command import Command, Result, epsilon_text, table, whole
 from dpviz.cli.local import missing as missing_locally
 from dpviz.cli.local import reproduce as reproduce_locally
 from dpviz.cli.training import check_machine, foreground, machine_arguments, seeds_of
@@ -166,8 +166,7 @@ def _row(row: Experiment) -> tuple[Any, ...]:
         f"{100 * ours.mean:.2f}{spread} %{_shortened(ours)}" if ours else None,
         len(ours.values) if ours else None,
         f"{row.difference:+.2f}" if row.difference is not None else None,
-        row.claimed,
-        row.sound,
+        *(None if epsilon is None else epsilon_text(epsilon) for epsilon in (row.claimed, row.sound)),
     )
 
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from dpviz.cli.command import Command, Result, table
+from dpviz.cli.command import Command, Result, epsilon_text, table
 from dpviz.cli.training import check_machine, machine_arguments
 from dpviz.privacy.tables import InputError
 from dpviz.runs import fold
@@ -121,7 +121,7 @@ def _text(found: fold.Result) -> str:
             f"{len(row.done)}/{len(found.sweep.seeds)}",
             f"{row.mean:.2%}" if row.mean is not None else None,
             f"{100 * row.std:.2f}" if row.std is not None else None,
-            row.epsilon if row.epsilon is not None else ("none" if row.done else None),
+            epsilon_text(row.epsilon) if row.epsilon is not None else ("none" if row.done else None),
             "winner" if row is found.winner else "on the front" if found.sweep.search and row in found.front else "",
         )
         for row in found.rows

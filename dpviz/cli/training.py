@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dpviz.cli.command import Command, Result, table, whole
+from dpviz.cli.command import Command, Result, epsilon_text, table, whole
 from dpviz.privacy.schedules import CUSTOM
 from dpviz.privacy.tables import InputError
 from dpviz.runs.records import Progress, Run, Summary
@@ -193,6 +193,7 @@ def _run_json(run: Run) -> dict[str, Any]:
         "recipe": run.spec.recipe,
         "seed": run.spec.seed,
         "epochs": [record.to_json() for record in run.epochs],
+        "spent": run.spent.to_json() if run.spent else None,
     }
 
 
@@ -217,7 +218,7 @@ def _runs_table(runs: list[Summary]) -> str:
     heads = ("run", "status", "what", "seed", "epochs", "test accuracy", "epsilon (sound)", "epsilon (claimed)")
     rows = []
     for run in runs:
-        begun = run.epochs_done > 0
+        claimed, sound = run.spent
         rows.append(
             (
                 run.id,
@@ -226,18 +227,18 @@ def _runs_table(runs: list[Summary]) -> str:
                 run.seed,
                 f"{run.epochs_done}/{run.epochs}",
                 f"{run.test_accuracy:.2%}" if run.test_accuracy is not None else None,
-                _epsilon(run.epsilon_sound) if begun else None,
-                _epsilon(run.epsilon_claimed) if begun else None,
+                _epsilon(sound, run.at_most) if run.begun else None,
+                _epsilon(claimed, run.at_most) if run.begun else None,
             )
         )
     return table(heads, rows)
 
 
-def _epsilon(value: float | None) -> str:
+def _epsilon(value: float | None, at_most: bool = False) -> str:
     """Never a number where there is no guarantee."""
     if value is None:
         return "none"
-    return "infinity" if value == math.inf else f"{value:.4f}"
+    return ("at most " if at_most and value < math.inf else "") + epsilon_text(value)
 
 
 # --- runs ---------------------------------------------------------------------------------------------------------
@@ -266,9 +267,12 @@ def _list(store: Store, args: argparse.Namespace) -> Result:
 
 
 def _summary_json(run: Summary) -> dict[str, Any]:
+    """A line of the list; its epsilon is all that the run has spent, also after its last whole epoch."""
     data = dataclasses.asdict(run)
-    epsilon = {"claimed": data.pop("epsilon_claimed"), "sound": data.pop("epsilon_sound")}
-    return {"run_id": data.pop("id"), **data, "epsilon": epsilon}
+    for name in ("epsilon_claimed", "epsilon_sound", "written"):
+        del data[name]
+    claimed, sound = run.spent
+    return {"run_id": data.pop("id"), **data, "epsilon": {"claimed": claimed, "sound": sound}, "at_most": run.at_most}
 
 
 def _show(store: Store, args: argparse.Namespace) -> Result:

@@ -113,8 +113,9 @@ def _fixed_order(curves: Curves) -> Finding:
     random = {name: cost(spec) for name, spec in found.items()}
     fixed = {name: cost(spec, sampling="fixed-order") for name, spec in found.items()}
     text = (
-        "A fixed order puts each example into one batch an epoch for certain, so nothing is amplified by sampling. "
-        "Even if the order were public, constant 1 would cost "
+        "A fixed order puts each example into one batch per epoch for certain, so nothing is amplified by sampling. "
+        "Even if the order were public, and for neighbours that differ by one example that counts nothing (zero-out: "
+        "one example less would shift all batches), constant 1 would cost "
         f"{fixed['constant-1']:.1f} instead of {random['constant-1']:.2f}, constant 5 {fixed['constant-5']:.2f} "
         f"instead of {random['constant-5']:.2f}, and the falling line {fixed['linear-decreasing']:.1f} instead of "
         f"{random['linear-decreasing']:.2f}. And the order is not public: a logistic regression computed it from the "

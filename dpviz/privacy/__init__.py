@@ -1,12 +1,22 @@
 """What happened and what it costs. numpy and scipy only: no files, no clock, no torch."""
 
-from dpviz.privacy.accountants import ACCOUNTANTS, ADJACENCIES, SAMPLINGS, delta, epsilon, epsilon_path, price_tags
+from dpviz.privacy.accountants import (
+    ACCOUNTANTS,
+    ADJACENCIES,
+    SAMPLINGS,
+    adjacency_of,
+    delta,
+    epsilon,
+    epsilon_path,
+    nearest_adjacency,
+    price_tags,
+)
 from dpviz.privacy.calibrate import Calibration, calibrate, matching_constant, most_epochs
 from dpviz.privacy.guarantees import guarantee, guarantee_path, prestige_guarantee, selection_cost
 from dpviz.privacy.rdp import rdp_table
 from dpviz.privacy.records import Delta, Epsilon, Guarantee, Ledger, Phase, epoch_phases, steps_per_epoch
 from dpviz.privacy.schedules import SCHEDULES, Schedule
-from dpviz.privacy.selection import Selection, selection
+from dpviz.privacy.selection import Selection, Spent, selection
 from dpviz.privacy.tables import InputError
 
 __all__ = [
@@ -23,6 +33,8 @@ __all__ = [
     "Phase",
     "Schedule",
     "Selection",
+    "Spent",
+    "adjacency_of",
     "calibrate",
     "delta",
     "epoch_phases",
@@ -32,6 +44,7 @@ __all__ = [
     "guarantee_path",
     "matching_constant",
     "most_epochs",
+    "nearest_adjacency",
     "prestige_guarantee",
     "price_tags",
     "rdp_table",

@@ -5,14 +5,24 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
 from dpviz.privacy.gaussian import composed_mu, gaussian_epsilon, log_delta, visits
-from dpviz.privacy.losses import NoBand
+from dpviz.privacy.losses import GridTooLarge, NoBand
 from dpviz.privacy.pld import Band, band, band_path, delta_band
-from dpviz.privacy.rdp import CONVERSIONS, ORDERS, FloatArray, ledger_rdp, smallest_epsilon
-from dpviz.privacy.records import Delta, Epsilon, Ledger, Phase, check_delta, check_epsilon
+from dpviz.privacy.rdp import (
+    CONVERSIONS,
+    LARGEST_ORDER,
+    LARGEST_SIGMA,
+    ORDERS,
+    FloatArray,
+    least_epsilon,
+    ledger_rdp,
+    phase_rdp,
+)
+from dpviz.privacy.records import Delta, Epsilon, Ledger, Phase, Phases, as_phases, check_delta, check_epsilon
 from dpviz.privacy.tables import InputError, Table
 
 ACCOUNTANTS = Table("accountant")
@@ -20,40 +30,85 @@ ACCOUNTANTS.add("pld", "Privacy-loss distribution: a certified band around the t
 ACCOUNTANTS.add("rdp", "Renyi moments with the improved conversion (Balle et al. 2020): an upper bound.")
 ACCOUNTANTS.add("rdp-classic", "Renyi moments with the classic conversion (Mironov 2017): a looser upper bound.")
 
-ADJACENCIES = {
-    "add-remove": "neighbours differ by adding or removing one example",
-    "replace-one": "neighbours differ by replacing one example with another",
-}
-SAMPLINGS = {
-    "poisson": "each example enters each batch independently with probability q",
-    "fixed-order": "each example is in one batch an epoch, always in the same order: no amplification",
-    "shuffled": "each example is in one batch an epoch, in random order: no tight accountant exists, so as if fixed",
-}
+# Every adjacency names the one whose price it takes: under Poisson sampling an example that counts nothing and one that
+# is absent change a batch alike.
+ADJACENCIES = Table("adjacency")
+ADJACENCIES.add("add-remove", "neighbours differ by adding or removing one example", {"priced_as": "add-remove"})
+ADJACENCIES.add(
+    "zero-out",
+    "neighbours differ by one example that counts nothing in one of them; every batch keeps its other examples",
+    {"priced_as": "add-remove"},
+)
+ADJACENCIES.add("replace-one", "neighbours differ by replacing one example with another", {"priced_as": "replace-one"})
+
+# Every sampling names the adjacencies for which its price holds; the first one is its default.
+SAMPLINGS = Table("sampling")
+SAMPLINGS.add(
+    "poisson",
+    "each example enters each batch independently with probability q",
+    {"adjacencies": ("add-remove", "zero-out", "replace-one")},
+)
+SAMPLINGS.add(
+    "fixed-order",
+    "each example is in one batch per epoch, always in the same order: no amplification",
+    {"adjacencies": ("zero-out", "replace-one")},
+)
+SAMPLINGS.add(
+    "shuffled",
+    "each example is in one batch per epoch, in random order: no tight accountant exists, so as if fixed",
+    {"adjacencies": ("zero-out", "replace-one")},
+)
 MOST_KNOTS = 150  # epochs of a path that are priced one by one
+LARGEST_EPSILON = 1e10  # an upper bound above which no band is computed
+LAST_ORDER = f"bound at the largest Renyi order, {LARGEST_ORDER:,.0f}: a still larger one may give less"
+EVERY_ORDER = np.concatenate([ORDERS, np.geomspace(64, LARGEST_ORDER, 60)])
 CONVERSION = {"rdp": "improved", "rdp-classic": "classic"}
 LEAST_LOG_DELTA = -600.0  # a smaller delta is rounded up to this one
 
 
+def adjacency_of(sampling: str, adjacency: str | None = None) -> str:
+    """The neighbours that a price under this sampling is about: as asked, or the sampling's default.
+
+    In batches of a fixed or shuffled order one example less moves all later examples to other places, which changes
+    every later batch. No price here covers that, so add-remove is refused there.
+    """
+    allowed: tuple[str, ...] = SAMPLINGS[sampling].facts["adjacencies"]
+    if adjacency is None:
+        return allowed[0]
+    if ADJACENCIES[adjacency].name not in allowed:
+        raise InputError(
+            f"{adjacency} has no price with {sampling} batches: one example less would shift all later batches; choose "
+            + " or ".join(allowed)
+        )
+    return adjacency
+
+
+def nearest_adjacency(sampling: str, adjacency: str | None) -> str:
+    """The adjacency where the sampling allows it, else the sampling's default."""
+    return adjacency_of(sampling, adjacency if adjacency in SAMPLINGS[sampling].facts["adjacencies"] else None)
+
+
 def epsilon(
-    ledger: Ledger,
+    ledger: Phases,
     delta: float,
     *,
     accountant: str = "pld",
-    adjacency: str = "add-remove",
+    adjacency: str | None = None,
     sampling: str = "poisson",
 ) -> Epsilon:
-    """What a ledger costs. For shuffled batches this is the guarantee without amplification."""
-    return epsilon_path(ledger.phases, delta, accountant=accountant, adjacency=adjacency, sampling=sampling, last=True)[
-        -1
-    ]
+    """What a ledger costs. For shuffled batches this is the guarantee without amplification.
+
+    A plain list will do: epsilon([(1.1, 0.01, 2000)], 1e-5) is 2,000 steps of noise 1.1 at sample rate 0.01.
+    """
+    return epsilon_path(ledger, delta, accountant=accountant, adjacency=adjacency, sampling=sampling, last=True)[-1]
 
 
 def epsilon_path(
-    phases: Sequence[Phase],
+    phases: Phases,
     delta: float,
     *,
     accountant: str = "pld",
-    adjacency: str = "add-remove",
+    adjacency: str | None = None,
     sampling: str = "poisson",
     last: bool = False,
 ) -> tuple[Epsilon, ...]:
@@ -61,11 +116,12 @@ def epsilon_path(
 
     With `last` only the end is computed.
     """
-    _check(delta, accountant, adjacency, sampling)
-    phases = tuple(phases)
+    adjacency = _check(delta, accountant, adjacency, sampling)
+    phases = as_phases(phases)
     whole = Ledger(phases)
     if any(phase.noise_multiplier == 0 for phase in phases):
         return _with_infinity(phases, delta, accountant, adjacency, sampling, last)
+    adjacency = ADJACENCIES[adjacency].facts["priced_as"]
     amplified = _amplified(whole, sampling)
     end = (_sampled if amplified else _unsampled)(whole, delta, accountant, adjacency)
     if last:
@@ -79,16 +135,18 @@ def epsilon_path(
 
 
 def delta(
-    ledger: Ledger,
+    ledger: Phases,
     epsilon: float,
     *,
     accountant: str = "pld",
-    adjacency: str = "add-remove",
+    adjacency: str | None = None,
     sampling: str = "poisson",
 ) -> Delta:
     """The delta at which a ledger has this epsilon: the same guarantee, asked for the other way round."""
     check_epsilon(epsilon)
-    _check(0.5, accountant, adjacency, sampling)  # any delta will do: it is what is asked for
+    asked = _check(0.5, accountant, adjacency, sampling)  # any delta will do: it is what is asked for
+    adjacency = ADJACENCIES[asked].facts["priced_as"]
+    ledger = Ledger(ledger)
     spoilt = [phase for phase in ledger.phases if phase.noise_multiplier == 0]
     amplified = _amplified(ledger, sampling)
     if spoilt:  # an example that meets no noise is known for sure
@@ -99,7 +157,7 @@ def delta(
     if not amplified and accountant == "pld":
         exact = math.exp(log_delta(epsilon, mu))
         return Delta(exact, exact, epsilon, accountant)
-    rdp = ledger_rdp(ledger, ORDERS, adjacency).sum(axis=0) if amplified else ORDERS * mu * mu / 2
+    rdp = ledger_rdp(ledger, EVERY_ORDER, adjacency).sum(axis=0) if amplified else EVERY_ORDER * (mu * mu / 2)
     bound = _smallest_delta(rdp, epsilon, CONVERSION.get(accountant, "improved"))
     if accountant != "pld":
         return Delta(0.0, bound, epsilon, accountant)
@@ -113,7 +171,7 @@ def delta(
 
 def _smallest_delta(rdp: FloatArray, epsilon: float, conversion: str) -> float:
     """The smallest delta over the orders: both conversions are epsilon(delta) = epsilon(1) - log(delta) / (a - 1)."""
-    log_deltas = (ORDERS - 1) * (CONVERSIONS[conversion](rdp, ORDERS, 1.0) - epsilon)
+    log_deltas = (EVERY_ORDER - 1) * (CONVERSIONS[conversion](rdp, EVERY_ORDER, 1.0) - epsilon)
     return math.exp(min(max(float(log_deltas.min()), LEAST_LOG_DELTA), 0.0))
 
 
@@ -152,11 +210,14 @@ def _with_infinity(
 
 
 def _sampled(ledger: Ledger, delta: float, accountant: str, adjacency: str) -> Epsilon:
-    costs = ledger_rdp(ledger, ORDERS, adjacency).sum(axis=0)
-    bound, _ = smallest_epsilon(costs, delta, CONVERSION.get(accountant, "improved"))
+    def rdp(orders: FloatArray) -> FloatArray:
+        return ledger_rdp(ledger, orders, adjacency).sum(axis=0)
+
+    bound, order = least_epsilon(rdp, delta, CONVERSION.get(accountant, "improved"))
     if accountant != "pld":
-        return Epsilon(0.0, bound, delta, accountant)
+        return _renyi(bound, order, delta, accountant)
     try:
+        _check_grid(ledger, bound)
         found: Band | NoBand = band(ledger, delta, adjacency)
     except NoBand as reason:
         found = reason
@@ -167,20 +228,27 @@ def _sampled_path(
     phases: tuple[Phase, ...], at: list[int], delta: float, accountant: str, adjacency: str
 ) -> list[Epsilon]:
     """Where the whole has no certified band, its prefixes are not tried one by one."""
-    since = [0, *(k + 1 for k in at[:-1])]
-    costs = np.cumsum(
-        [ledger_rdp(Ledger(phases[a : k + 1]), ORDERS, adjacency).sum(axis=0) for a, k in zip(since, at, strict=True)],
-        axis=0,
-    )
-    bounds = [smallest_epsilon(cost, delta, CONVERSION.get(accountant, "improved"))[0] for cost in costs]
+    since, totals = [0, *(k + 1 for k in at[:-1])], dict[bytes, FloatArray]()
+
+    def rdp(orders: FloatArray, knot: int) -> FloatArray:
+        """Of the phases up to this knot. All knots try the same orders, so that each is added up once."""
+        key = orders.tobytes()
+        if key not in totals:
+            parts = (Ledger(phases[a : k + 1]) for a, k in zip(since, at, strict=True))
+            totals[key] = np.cumsum([ledger_rdp(part, orders, adjacency).sum(axis=0) for part in parts], axis=0)
+        return totals[key][knot]
+
+    conversion = CONVERSION.get(accountant, "improved")
+    bounds = [least_epsilon(partial(rdp, knot=k), delta, conversion, finer=False) for k in range(len(at))]
     if accountant != "pld":
-        return [Epsilon(0.0, bound, delta, accountant) for bound in bounds]
+        return [_renyi(bound, order, delta, accountant) for bound, order in bounds]
     try:
+        _check_grid(Ledger(phases), bounds[-1][0])
         band(Ledger(phases), delta, adjacency)
         found: Sequence[Band | NoBand] = band_path(phases, at, delta, adjacency)
     except NoBand as reason:
         found = [reason] * len(at)
-    return [_epsilon(one, bound, delta) for one, bound in zip(found, bounds, strict=True)]
+    return [_epsilon(one, bound, delta) for one, (bound, _) in zip(found, bounds, strict=True)]
 
 
 def _epsilon(found: Band | NoBand, bound: float, delta: float) -> Epsilon:
@@ -200,14 +268,27 @@ def _settled(found: Band | NoBand, bound: float) -> tuple[float, float, str | No
     return lower, upper, None
 
 
+def _check_grid(ledger: Ledger, bound: float) -> None:
+    if not bound <= LARGEST_EPSILON:
+        raise GridTooLarge(f"an epsilon above {LARGEST_EPSILON:g} is not worth a grid")
+    if not all(phase.noise_multiplier <= LARGEST_SIGMA for phase in ledger.phases):
+        raise GridTooLarge(f"a noise multiplier above {LARGEST_SIGMA:g} leaves losses too small for a grid")
+
+
 def _unsampled(ledger: Ledger, delta: float, accountant: str, adjacency: str) -> Epsilon:
     """Gaussian composition: exact for the tight accountant, and RDP(a) = a mu^2 / 2 for the others."""
     mu = composed_mu(visits(ledger), adjacency)
     if accountant != "pld":
-        bound, _ = smallest_epsilon(ORDERS * mu * mu / 2, delta, CONVERSION[accountant])
-        return Epsilon(0.0, bound, delta, accountant)
+        bound = least_epsilon(lambda orders: orders * (mu * mu / 2), delta, CONVERSION[accountant])
+        return _renyi(*bound, delta, accountant)
     exact = gaussian_epsilon(mu, delta)
     return Epsilon(exact, exact, delta, accountant)
+
+
+def _renyi(bound: float, order: float, delta: float, accountant: str) -> Epsilon:
+    """An upper bound, which says so if it could be smaller still."""
+    last = bound > 0 and order == LARGEST_ORDER
+    return Epsilon(0.0, bound, delta, accountant, fallback=LAST_ORDER if last else None)
 
 
 def _rising(path: list[Epsilon]) -> tuple[Epsilon, ...]:
@@ -223,27 +304,24 @@ def _rising(path: list[Epsilon]) -> tuple[Epsilon, ...]:
     return (*rising, path[-1])
 
 
-def price_tags(
-    phases: Sequence[Phase], delta: float, *, adjacency: str = "add-remove", sampling: str = "poisson"
-) -> FloatArray:
+def price_tags(phases: Phases, delta: float, *, adjacency: str | None = None, sampling: str = "poisson") -> FloatArray:
     """Each epoch's share of the total cost, adding up to 1: its part of the Renyi divergence at the best order."""
-    _check(delta, "rdp", adjacency, sampling)
-    free = np.array([phase.noise_multiplier == 0 for phase in phases])
-    if free.any():
-        return free / free.sum()
-    if sampling == "poisson":
-        costs = np.stack([ledger_rdp(Ledger([phase]), ORDERS, adjacency)[0] for phase in phases])
-    else:
-        mus = np.array([composed_mu(visits(Ledger([phase])), adjacency) for phase in phases])
-        costs = mus[:, None] ** 2 * ORDERS / 2
-    _, order = smallest_epsilon(costs.sum(axis=0), delta)
-    column = costs[:, int(np.argmin(np.abs(ORDERS - order)))]
+    adjacency = ADJACENCIES[_check(delta, "rdp", adjacency, sampling)].facts["priced_as"]
+    phases = as_phases(phases)
+    mus = np.array([composed_mu(visits(Ledger([phase])), adjacency) for phase in phases])
+
+    def costs(orders: FloatArray) -> FloatArray:
+        return phase_rdp(phases, orders, adjacency) if sampling == "poisson" else mus[:, None] ** 2 * orders / 2
+
+    _, order = least_epsilon(lambda orders: costs(orders).sum(axis=0), delta)
+    column = costs(np.array([order]))[:, 0]
+    if not 0 < column.sum() < math.inf:  # the epochs that cost everything share it, or all do where none costs anything
+        column = (column == column.max()).astype(float)
     return column / column.sum()
 
 
-def _check(delta: float, accountant: str, adjacency: str, sampling: str) -> None:
+def _check(delta: float, accountant: str, adjacency: str | None, sampling: str) -> str:
+    """Refuse what cannot be priced; the adjacency that the price is about."""
     check_delta(delta)
     ACCOUNTANTS[accountant]
-    for noun, name, known in (("adjacency", adjacency, ADJACENCIES), ("sampling", sampling, SAMPLINGS)):
-        if name not in known:
-            raise InputError(f"unknown {noun} {name!r}; choose one of {', '.join(known)}")
+    return adjacency_of(sampling, adjacency)

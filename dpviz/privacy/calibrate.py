@@ -6,17 +6,17 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from dpviz.privacy.accountants import epsilon
-from dpviz.privacy.records import Epsilon, Ledger, epoch_phases
-from dpviz.privacy.schedules import Schedule, check_sigmas
+from dpviz.privacy.records import Epsilon, epoch_phases
+from dpviz.privacy.rounding import epsilon_number
+from dpviz.privacy.schedules import MAX_SIGMA, Schedule, check_sigmas
 from dpviz.privacy.tables import InputError
 
-SLACK = 0.001  # a calibrated epsilon is at most this share below its target, and never above it
+TOLERANCE = 0.001  # a calibrated epsilon is at most this share below its target, and never above it
 LARGEST = 1e6  # factor between the curve that was given and the one that meets the budget
 MOST_EPOCHS = 10_000
-
-Price = Callable[[Ledger, float], Epsilon]
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,19 @@ def calibrate(
     delta: float,
     *,
     accountant: str = "pld",
-    adjacency: str = "add-remove",
+    adjacency: str | None = None,
     sampling: str = "poisson",
+    steps: int | None = None,
+    tolerance: float = TOLERANCE,
 ) -> Calibration:
-    """Multiply a curve by the one factor at which it costs the target epsilon."""
+    """Multiply a curve by the one factor at which it costs the target epsilon, or at most `tolerance` of it less.
+
+    `steps` are those of an epoch (None: as many as dpviz counts).
+    """
     shape = check_sigmas(sigmas)
+    check_steps(steps, sampling)
+    if not 0 < tolerance < 1:
+        raise InputError(f"tolerance (share below the target) must be above 0 and below 1, got {tolerance:g}")
     if not 0 < target < math.inf:
         raise InputError(f"target epsilon must be a finite number > 0, got {target}")
     if not all(shape > 0):
@@ -47,9 +55,9 @@ def calibrate(
     price = partial(epsilon, accountant=accountant, adjacency=adjacency, sampling=sampling)
 
     def cost(factor: float) -> Epsilon:
-        return price(Ledger(epoch_phases(factor * shape, sample_rate)), delta)
+        return price(epoch_phases(factor * shape, sample_rate, steps), delta)
 
-    factor, achieved = _meet(cost, target)
+    factor, achieved = _meet(cost, target, tolerance, largest=min(LARGEST, MAX_SIGMA / float(shape.max())))
     return Calibration(factor, tuple((factor * shape).tolist()), achieved)
 
 
@@ -59,17 +67,20 @@ def matching_constant(
     delta: float,
     *,
     accountant: str = "pld",
-    adjacency: str = "add-remove",
+    adjacency: str | None = None,
     sampling: str = "poisson",
+    steps: int | None = None,
+    tolerance: float = TOLERANCE,
 ) -> Calibration:
     """The constant noise that costs the same epsilon as a curve, under the same accountant."""
-    options = {"accountant": accountant, "adjacency": adjacency, "sampling": sampling}
-    target = epsilon(Ledger(epoch_phases(sigmas, sample_rate)), delta, **options).upper
+    check_steps(steps, sampling)
+    options: dict[str, Any] = {"accountant": accountant, "adjacency": adjacency, "sampling": sampling}
+    target = epsilon(epoch_phases(sigmas, sample_rate, steps), delta, **options).upper
     if not 0 < target < math.inf:
         raise InputError(f"the schedule costs epsilon {target}, which no constant noise can match")
     # Start from the constant of the same mean precision, which is close.
     guess = math.sqrt(len(sigmas) / sum(1 / sigma**2 for sigma in sigmas))
-    return calibrate([guess] * len(sigmas), sample_rate, target, delta, **options)
+    return calibrate([guess] * len(sigmas), sample_rate, target, delta, steps=steps, tolerance=tolerance, **options)
 
 
 def most_epochs(
@@ -79,19 +90,22 @@ def most_epochs(
     delta: float,
     *,
     accountant: str = "pld",
-    adjacency: str = "add-remove",
+    adjacency: str | None = None,
     sampling: str = "poisson",
+    steps: int | None = None,
 ) -> tuple[int, Epsilon]:
     """The largest number of epochs over which the schedule, stretched to fit, stays within the target epsilon."""
+    check_steps(steps, sampling)
     if not 0 < target < math.inf:
         raise InputError(f"target epsilon must be a finite number > 0, got {target}")
     price = partial(epsilon, accountant=accountant, adjacency=adjacency, sampling=sampling)
 
     def cost(epochs: int) -> Epsilon:
-        return price(Ledger(epoch_phases(schedule.sigmas(epochs), sample_rate)), delta)
+        return price(epoch_phases(schedule.sigmas(epochs), sample_rate, steps), delta)
 
     if cost(1).upper > target:
-        raise InputError(f"one epoch of this schedule already costs {cost(1).upper:.4g}, above the target {target:g}")
+        first = epsilon_number(cost(1).upper)
+        raise InputError(f"one epoch of this schedule already costs {first}, above the target {target:g}")
     low, high = 1, 2
     while high <= MOST_EPOCHS and cost(high).upper <= target:
         low, high = high, 2 * high
@@ -102,20 +116,30 @@ def most_epochs(
     return low, cost(low)
 
 
-def _meet(cost: Callable[[float], Epsilon], target: float) -> tuple[float, Epsilon]:
-    """The factor whose epsilon lies in [(1 - SLACK) target, target]; epsilon falls as the factor rises.
+def check_steps(steps: int | None, sampling: str) -> None:
+    """Steps of an epoch can be chosen only where batches are sampled."""
+    if steps is not None and sampling != "poisson":
+        raise InputError(
+            f"with {sampling} batches each example is met once per epoch, however many steps that takes; give the "
+            "epochs and leave the steps out"
+        )
 
-    Regula falsi on log epsilon over log factor, which is close to a straight line, kept honest by bisection.
+
+def _meet(cost: Callable[[float], Epsilon], target: float, tolerance: float, largest: float) -> tuple[float, Epsilon]:
+    """The factor whose epsilon lies in [(1 - tolerance) target, target]; epsilon falls as the factor rises.
+
+    Where a band jumps over that interval, it is the smallest factor that was found to be cheap enough. Regula falsi on
+    log epsilon over log factor, which is close to a straight line, kept honest by bisection.
     """
-    aim = math.log(target * (1 - SLACK / 3))
-    low, high = _bracket(cost, target)
+    aim = math.log(target * (1 - tolerance / 3))
+    low, high = _bracket(cost, target, largest)
     for round_ in range(100):
         (x0, e0), (x1, e1) = low, high
         y0, y1 = _height(e0), _height(e1)
         x = x0 + (x1 - x0) * (y0 - aim) / (y0 - y1) if round_ % 4 != 3 and y0 > y1 and y0 < 700 else (x0 + x1) / 2
         x = min(max(x, x0 + 0.01 * (x1 - x0)), x1 - 0.01 * (x1 - x0))
         found = cost(math.exp(x))
-        if (1 - SLACK) * target <= found.upper <= target:
+        if (1 - tolerance) * target <= found.upper <= target:
             return math.exp(x), found
         if found.upper > target:
             low = (x, found)
@@ -130,15 +154,17 @@ def _height(found: Epsilon) -> float:
     return math.log(max(min(found.upper, 1e308), 1e-12))
 
 
-def _bracket(cost: Callable[[float], Epsilon], target: float) -> tuple[tuple[float, Epsilon], tuple[float, Epsilon]]:
-    """(log factor, epsilon) just too expensive and cheap enough."""
+def _bracket(
+    cost: Callable[[float], Epsilon], target: float, largest: float
+) -> tuple[tuple[float, Epsilon], tuple[float, Epsilon]]:
+    """(log factor, epsilon) just too expensive and cheap enough; factors from 1 / LARGEST to `largest`."""
     start = cost(1.0)
     step = math.log(2.0)
     x, found = 0.0, start
     expensive = found.upper > target
     while True:
-        x_next = x + step if expensive else x - step
-        if abs(x_next) > math.log(LARGEST):
+        x_next = min(x + step, math.log(largest)) if expensive else max(x - step, -math.log(LARGEST))
+        if x_next == x:
             raise InputError(f"no scale of this schedule costs epsilon {target:g}; choose another target")
         found_next = cost(math.exp(x_next))
         if (found_next.upper > target) != expensive:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dpviz.privacy.accountants import ADJACENCIES, SAMPLINGS, epsilon, epsilon_path
+from dpviz.privacy.accountants import ADJACENCIES, SAMPLINGS, adjacency_of, epsilon, epsilon_path, nearest_adjacency
 from dpviz.privacy.records import Epsilon, Guarantee, Ledger, Phase
+from dpviz.privacy.rounding import epsilon_number
 from dpviz.privacy.tables import InputError
 
 Phases = tuple[Phase, ...]
@@ -101,7 +102,7 @@ def guarantee(
     *,
     accepted: Sequence[int] | None = None,
     accountant: str = "pld",
-    adjacency: str = "add-remove",
+    adjacency: str | None = None,
     sampling: str = "poisson",
 ) -> Guarantee:
     """The claimed and the sound epsilon of a whole run, and what they rest on.
@@ -110,6 +111,7 @@ def guarantee(
     without amplification is what holds.
     """
     rule = rule_of(method, curriculum)
+    adjacency = adjacency_of(sampling, adjacency)
 
     def price(ledger_of: LedgerOf | None, drawn: str) -> Epsilon | None:
         ledger = ledger_of(tuple(phases), accepted) if ledger_of else ()
@@ -117,12 +119,16 @@ def guarantee(
             return None
         return epsilon(Ledger(ledger), delta, accountant=accountant, adjacency=adjacency, sampling=drawn)
 
-    assumptions = [*rule.assumptions, f"{ADJACENCIES[adjacency]}; delta = {delta:g}"]
+    assumptions = [*rule.assumptions, f"{ADJACENCIES[adjacency].help}; delta = {delta:g}"]
     if rule.sound:
-        assumptions.insert(0, SAMPLINGS[sampling])
+        assumptions.insert(0, SAMPLINGS[sampling].help)
     elif (method, curriculum) == ("dp-sgd", "sample"):
-        public = epsilon(Ledger(phases), delta, accountant=accountant, adjacency=adjacency, sampling="fixed-order")
-        assumptions.append(f"had the order been public, epsilon would be {public.upper:.4g} (no amplification)")
+        known = nearest_adjacency("fixed-order", adjacency)
+        public = epsilon(Ledger(phases), delta, accountant=accountant, adjacency=known, sampling="fixed-order")
+        assumptions.append(
+            f"had the order been public, epsilon would be {epsilon_number(public.upper)} (no amplification; {known}: "
+            f"{ADJACENCIES[known].help})"
+        )
     if sampling != "poisson" and rule.claimed and rule.sound:
         assumptions.append("the claimed figure assumes Poisson sampling and is not a guarantee for these batches")
     return Guarantee(

@@ -8,21 +8,33 @@ Mironov, Talwar & Zhang (2019), arXiv:1908.10530, Sec. 3.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpviz.privacy.records import Ledger
-from dpviz.privacy.special import gammaln
+from dpviz.privacy.gaussian import SMALLEST_SIGMA
+from dpviz.privacy.records import Ledger, Phase
+from dpviz.privacy.rows import Cache, Step
+from dpviz.privacy.special import expit, gammaln
 
 FloatArray = NDArray[np.float64]
 
 # Fractional orders matter at low noise (sigma 0.5: 32.7 against 37.5 without them). The same set as Opacus' default.
 ORDERS: FloatArray = np.array([1 + x / 10 for x in range(1, 100)] + list(range(12, 64)), dtype=float)
 
+# Small epsilons have larger orders still: these times the last order, again and again, and finer ones in between.
+CLIMB: FloatArray = 8.0 ** (np.arange(-1, 9) / 8)
+LARGEST_ORDER = float(ORDERS[-1] * CLIMB[-1] ** 5)
+
+# Beyond these, rounding spoils moments. Clamping a large sigma or a small sample rate only raises them.
+LARGEST_SIGMA, _SMALLEST_RATE = 1e8, 1e-100
+
+# Above order 1 + 2 sigma^2 log(1/q) the moment is that of rare outcomes around x = a. If these are more than so many
+# sigmas out, the order is the best one for no delta: e^(-40^2 / 2) is below every double.
+_FAR = 40.0
 _MOST = 2_000_000  # quadrature points times orders of one sigma; beyond that other orders win by far
 _BLOCK = 100_000  # numbers in one temporary array of the quadrature: few enough to stay in the processor's cache
 
@@ -30,21 +42,23 @@ _BLOCK = 100_000  # numbers in one temporary array of the quadrature: few enough
 def log_moments(
     orders: FloatArray, sigmas: FloatArray, sample_rate: float, adjacency: str = "add-remove"
 ) -> FloatArray:
-    """log A_a, one row per sigma, one column per order; infinite where sigma is 0.
+    """log A_a, one row per sigma, one column per order; infinite where sigma is 0, or where other orders win by far.
 
-    Whole orders by the binomial sum, the others and replace-one neighbours by quadrature.
+    Whole orders by the binomial sum; the others, large ones and replace-one neighbours by quadrature.
     """
     orders, sigmas = np.asarray(orders, float), np.asarray(sigmas, float)
     result = np.full((sigmas.size, orders.size), np.inf)
-    noisy = np.flatnonzero(sigmas > 0)
+    noisy = np.flatnonzero(sigmas >= SMALLEST_SIGMA)
     if sample_rate == 1:
         shift = 2.0 if adjacency == "replace-one" else 1.0
-        result[noisy] = shift**2 * orders * (orders - 1) / (2 * sigmas[noisy, None] ** 2)
+        result[noisy] = orders * (orders - 1) / 2 * (shift / sigmas[noisy, None]) ** 2
         return result
-    whole = (orders == np.round(orders)) & (adjacency == "add-remove") & (orders <= 1024)
-    for columns, moments in ((np.flatnonzero(whole), _binomial), (np.flatnonzero(~whole), _quadrature)):
-        if columns.size and noisy.size:
-            result[np.ix_(noisy, columns)] = moments(orders[columns], sigmas[noisy], sample_rate, adjacency)
+    q, known = max(sample_rate, _SMALLEST_RATE), np.minimum(sigmas[noisy], LARGEST_SIGMA)
+    large = orders > ORDERS[-1]
+    whole = (orders == np.round(orders)) & (adjacency == "add-remove") & ~large
+    for chosen, moments in ((whole, _binomial), (~whole & ~large, _quadrature), (large, _quadrature)):
+        if chosen.any() and noisy.size:
+            result[np.ix_(noisy, chosen)] = moments(orders[chosen], known, q, adjacency)
     return result
 
 
@@ -68,11 +82,16 @@ def _quadrature(orders: FloatArray, sigmas: FloatArray, q: float, adjacency: str
     variable t = 2 (x - x*) / sigma + asinh((x - x*) / (pi sigma^2)) / 0.35 both are wide, so that unit steps converge.
     """
     result = np.full((sigmas.size, orders.size), np.inf)
-    centre = 0.5 + sigmas**2 * np.log((1 - q) / q)
-    reach = np.array([_peak(float(orders.max()), float(sigma), q) for sigma in sigmas])
-    low = -12 * sigmas - (reach if adjacency == "replace-one" else 0.0)
+    centre = 0.5 + sigmas**2 * (np.log1p(-q) - np.log(q))
+    ends = orders if orders.min() > ORDERS[-1] else orders.max(keepdims=True)  # of small orders the largest reaches on
+    peaks = _peaks(ends, sigmas[:, None], q, adjacency)
+    rare = ends - 1 > -2 * sigmas[:, None] ** 2 * np.log(q)
+    useful = (ends <= ORDERS[-1]) | ~rare | (peaks <= _FAR * sigmas[:, None])
+    reach = np.where(useful, peaks, 0.0).max(axis=1)
+    low = -12 * sigmas - (1.0 if adjacency == "replace-one" else 0.0)
     first = np.floor(_stretch(low - centre, sigmas))
-    points = (np.ceil(_stretch(reach + 12 * sigmas - centre, sigmas)) - first).astype(int) + 1
+    count = np.ceil(_stretch(reach + 14 * sigmas - centre, sigmas)) - first + 1
+    points = np.minimum(count, _MOST + 1).astype(int)
     by_size = np.argsort(points)
     while by_size.size and points[by_size[0]] * orders.size <= _MOST:
         # As many sigmas at once as fit; the largest of a block sets its points.
@@ -80,7 +99,8 @@ def _quadrature(orders: FloatArray, sigmas: FloatArray, q: float, adjacency: str
         block, by_size = by_size[:fits], by_size[fits:]
         sigma = sigmas[block, None]
         offset, spacing = _unstretch(first[block, None] + np.arange(points[block].max()), sigma)
-        result[block] = _integrate(centre[block, None] + offset, spacing, orders[:, None], sigma, q, adjacency)
+        moments = _integrate(centre[block, None] + offset, spacing, orders[:, None], sigma, q, adjacency)
+        result[block] = np.where(useful[block], moments, np.inf)
     return result
 
 
@@ -109,9 +129,9 @@ def _integrate(
         log_second = _log_mixture((-2 * x - 1) / (2 * sigma**2), q)
         log_weight, gain = log_weight + log_second, gain - log_second
     ratio, power = np.expm1(np.minimum(gain, 500.0))[:, None], a * gain[:, None]
-    tiny = np.abs(a * ratio) < 1e-3
+    tiny = np.abs(a * ratio) < 1e-5
     excess = np.expm1(np.minimum(power, 600.0)) - a * ratio
-    small = np.where(np.abs(ratio) < 1e-3, ratio, 0.0)
+    small = np.where(np.abs(ratio) < 1e-5, ratio, 0.0)
     excess = np.where(tiny, a * (a - 1) / 2 * small**2 * (1 + (a - 2) / 3 * small), excess)
     if power.max() < 500:
         return np.log1p(np.einsum("sax,sx->sa", excess, np.exp(log_weight)))
@@ -134,16 +154,20 @@ def _log_mixture(exponent: FloatArray, q: float) -> FloatArray:
     return np.where(exponent < 30.0, small, large)
 
 
-def _peak(order: float, sigma: float, q: float) -> float:
-    """The rightmost place where Q (P/Q)^a peaks: the largest x = a w(x), with w the share of N(1) in P at x."""
-    x = order
+def _peaks(orders: FloatArray, sigma: FloatArray, q: float, adjacency: str) -> FloatArray:
+    """At or above the rightmost place where Q (P/Q)^a peaks, one row per sigma, one column per order.
+
+    That is the largest x = a w(x) + (a - 1) v(x), with w the share of N(1) in P at x and v that of N(-1) in Q, which is
+    none for add-remove and falls with x. With v(0) for v(x) the right side rises, so that steps from above stay above.
+    """
+    square, log_odds = sigma**2, np.log(q) - np.log1p(-q)
+    second = (orders - 1) * expit(log_odds - 0.5 / square) if adjacency == "replace-one" else 0.0
+    x = orders + second
     for _ in range(60):
-        exponent = min((2 * x - 1) / (2 * sigma**2), 700.0)
-        x_next = order * q * np.exp(exponent) / (1 - q + q * np.exp(exponent)) if exponent < 700 else order
-        if abs(x_next - x) < 0.01 * sigma:
+        before, x = x, orders * expit(log_odds + (x - 0.5) / square) + second
+        if np.all(before - x <= 0.01 * sigma):
             break
-        x = x_next
-    return float(max(x, 0.0)) + 2 * sigma
+    return x
 
 
 def classic_conversion(rdp: FloatArray, orders: FloatArray, delta: float) -> FloatArray:
@@ -163,22 +187,27 @@ CONVERSIONS: dict[str, Callable[[FloatArray, FloatArray, float], FloatArray]] = 
 
 
 def ledger_rdp(ledger: Ledger, orders: FloatArray = ORDERS, adjacency: str = "add-remove") -> FloatArray:
-    """RDP of all steps of each phase: one row per phase, one column per order."""
-    key = (orders.tobytes(), adjacency)
-    wanted = {(phase.sample_rate, phase.noise_multiplier) for phase in ledger.phases}
-    missing = sorted(pair for pair in wanted if (*pair, *key) not in ROWS)
-    for q in dict.fromkeys(pair[0] for pair in missing):
-        sigmas = np.array([sigma for rate, sigma in missing if rate == q])
-        for sigma, row in zip(sigmas, log_moments(orders, sigmas, q, adjacency) / (orders - 1), strict=True):
-            ROWS[(q, float(sigma), *key)] = row
-    rows = np.stack([phase.steps * ROWS[(phase.sample_rate, phase.noise_multiplier, *key)] for phase in ledger.phases])
-    while len(ROWS) > MOST_ROWS:
-        ROWS.pop(next(iter(ROWS)))
-    return rows
+    """RDP of all steps of each phase of a ledger: one row per phase, one column per order."""
+    return phase_rdp(ledger.phases, orders, adjacency)
 
 
-MOST_ROWS = 20_000
-ROWS: dict[tuple[float, float, bytes, str], FloatArray] = {}
+def phase_rdp(phases: Sequence[Phase], orders: FloatArray = ORDERS, adjacency: str = "add-remove") -> FloatArray:
+    """RDP of all steps of each phase: one row per phase, one column per order. Moments are cached by step."""
+
+    def make(missing: list[Step]) -> list[FloatArray]:
+        made: dict[Step, FloatArray] = {}
+        for q in dict.fromkeys(rate for _, rate in missing):
+            sigmas = [sigma for sigma, rate in missing if rate == q]
+            moments = log_moments(orders, np.array(sigmas), q, adjacency) / (orders - 1)
+            made |= {(sigma, q): row for sigma, row in zip(sigmas, moments, strict=True)}
+        return [made[step] for step in missing]
+
+    steps = [(phase.noise_multiplier, phase.sample_rate) for phase in phases]
+    rows = ROWS.all(steps, (orders.tobytes(), adjacency), make)
+    return np.stack([phase.steps * rows[step] for phase, step in zip(phases, steps, strict=True)])
+
+
+ROWS: Cache[FloatArray] = Cache(24 * 2**20)
 
 
 def smallest_epsilon(
@@ -190,16 +219,42 @@ def smallest_epsilon(
     return max(0.0, float(epsilons[best])), float(orders[best])
 
 
+def least_epsilon(
+    rdp: Callable[[FloatArray], FloatArray], delta: float, conversion: str = "improved", finer: bool = True
+) -> tuple[float, float]:
+    """The smallest epsilon over ORDERS and, where the last of them is the best, larger ones; and the order.
+
+    Both conversions divide a convex function of the order a by a - 1, so epsilon falls up to the best order and rises
+    after it: no larger order need be tried unless the last one is the best, and the best lies between the neighbours
+    of the best one tried.
+    """
+    orders = ORDERS
+    epsilon, order = smallest_epsilon(rdp(orders), delta, conversion)
+    while epsilon > 0 and order == orders[-1] < LARGEST_ORDER:
+        orders = order * CLIMB
+        epsilon, order = smallest_epsilon(rdp(orders), delta, conversion, orders)
+    if orders is ORDERS or epsilon == 0 or order == LARGEST_ORDER or not finer:
+        return epsilon, order
+    for _ in range(2):
+        best = int(np.searchsorted(orders, order))
+        orders = np.geomspace(orders[max(best - 1, 0)], orders[min(best + 1, orders.size - 1)], 17)
+        epsilon, order = smallest_epsilon(rdp(orders), delta, conversion, orders)
+    return epsilon, order
+
+
 @lru_cache(maxsize=16)
-def rdp_table(sample_rate: float, rows: int = 289) -> dict[str, Any]:
+def rdp_table(sample_rate: float, rows: int = 225) -> dict[str, Any]:
     """What the browser interpolates: log RDP of one step over a log grid of sigmas, one column per order.
 
     JSON-ready: values are little-endian float32, rows x orders, in base64. Tables of one name are equal.
     """
     low, high = 0.1, 20.0
     # Epsilon is flat around its best order unless moments explode just above it, as they do for orders up to 24.
-    orders = np.concatenate([ORDERS[:70], ORDERS[70:99:2], ORDERS[99:112], ORDERS[:111:-3][::-1]])
-    values = np.log(log_moments(orders, np.geomspace(low, high, rows), sample_rate) / (orders - 1))
+    five, twelve, after = np.searchsorted(ORDERS, [5, 12, 25])
+    large = np.round(np.geomspace(64, 4000, 34))
+    orders = np.concatenate([ORDERS[:five], ORDERS[five:twelve:2], ORDERS[twelve:after], ORDERS[after + 1 :: 2], large])
+    moments = log_moments(orders, np.geomspace(low, high, rows), sample_rate)
+    values = np.minimum(np.log(moments / (orders - 1)), 80.0)  # between rows there is no slope to infinity
     packed = base64.b64encode(values.astype("<f4").tobytes()).decode()
     name = f"{sample_rate!r} {rows}"
     return {"name": name, "orders": orders.tolist(), "low": low, "high": high, "rows": rows, "values": packed}

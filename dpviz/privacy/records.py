@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from dpviz.privacy.tables import InputError
@@ -27,8 +27,9 @@ class Phase:
             raise InputError(
                 f"sample_rate (batch size / dataset size) must be above 0 and at most 1, got {self.sample_rate:g}"
             )
-        if not (self.steps >= 1 and self.steps == int(self.steps)):
+        if not (1 <= self.steps < math.inf and self.steps == int(self.steps)):
             raise InputError(f"steps must be a whole number >= 1, got {self.steps}")
+        object.__setattr__(self, "steps", int(self.steps))  # 100.0 counts as 100
 
 
 @dataclass(frozen=True)
@@ -37,16 +38,14 @@ class Ledger:
 
     phases: tuple[Phase, ...]
 
-    def __init__(self, phases: Iterable[Phase]) -> None:
+    def __init__(self, phases: Phases) -> None:
         merged: list[Phase] = []
-        for phase in phases:
+        for phase in as_phases(phases):
             last = merged[-1] if merged else None
             if last and (last.noise_multiplier, last.sample_rate) == (phase.noise_multiplier, phase.sample_rate):
                 merged[-1] = Phase(last.noise_multiplier, last.sample_rate, last.steps + phase.steps)
             else:
                 merged.append(phase)
-        if not merged:
-            raise InputError("a ledger needs at least one phase; the schedule is empty")
         object.__setattr__(self, "phases", tuple(merged))
         if self.steps > MAX_STEPS:
             raise InputError(f"at most {MAX_STEPS:,} steps can be accounted for, got {self.steps:,}; take fewer epochs")
@@ -56,16 +55,48 @@ class Ledger:
         return sum(phase.steps for phase in self.phases)
 
 
-def steps_per_epoch(sample_rate: float) -> int:
-    """Updates in one epoch: 1 / sample_rate to the nearest whole number. Every part of dpviz counts epochs this way."""
-    return max(1, round(1 / sample_rate))
+# What may stand for a ledger: one, or its phases as records or as (noise_multiplier, sample_rate, steps).
+Phases = Ledger | Iterable[Phase | tuple[float, float, int]]
 
 
-def epoch_phases(sigmas: Iterable[float], sample_rate: float) -> tuple[Phase, ...]:
-    """One phase an epoch; a bad sigma stops here, naming its epoch (counted from 1)."""
+def as_phases(given: Phases) -> tuple[Phase, ...]:
+    """The phases of a ledger, of a list of phases, or of a list of (noise_multiplier, sample_rate, steps)."""
+    if isinstance(given, Ledger):
+        return given.phases
+    try:
+        phases = tuple(item if isinstance(item, Phase) else Phase(*item) for item in given)
+    except TypeError:
+        raise InputError(
+            "a ledger is a list of phases or of (noise_multiplier, sample_rate, steps), for example "
+            f"[(1.1, 0.01, 2000)], got {str(given)[:60]}"
+        ) from None
+    if not phases:
+        raise InputError("a ledger needs at least one phase; the schedule is empty")
+    return phases
+
+
+ROUNDINGS: dict[str, Callable[[float], int]] = {
+    "round": round,
+    "ceil": lambda steps: math.ceil(steps * (1 - 1e-12)),  # 1 / (1 / 49) is a hair above 49
+}
+
+
+def steps_per_epoch(sample_rate: float, rounding: str = "round") -> int:
+    """Updates in one epoch: 1 / sample_rate to the nearest whole number, as every part of dpviz counts.
+
+    `rounding="ceil"` takes the next whole number instead, as loaders that keep the last, smaller batch do.
+    """
+    return max(1, ROUNDINGS[rounding](1 / sample_rate))
+
+
+def epoch_phases(sigmas: Iterable[float], sample_rate: float, steps: int | None = None) -> tuple[Phase, ...]:
+    """One phase per epoch of `steps` updates (None: as many as dpviz counts).
+
+    A bad sigma stops here, naming its epoch (counted from 1).
+    """
     if not 0 < sample_rate <= 1:
-        raise InputError(f"batch size / dataset size must be above 0 and at most 1, got {sample_rate:g}")
-    steps, phases = steps_per_epoch(sample_rate), []
+        raise InputError(f"sample rate (batch size / dataset size) must be above 0 and at most 1, got {sample_rate:g}")
+    steps, phases = steps_per_epoch(sample_rate) if steps is None else steps, []
     for epoch, sigma in enumerate(sigmas, start=1):
         if not 0 <= sigma < math.inf:
             raise InputError(f"noise_multiplier must be a finite number >= 0, got {sigma} (epoch {epoch})")

@@ -50,7 +50,7 @@ class Row:
         return self.spectrum.nbytes
 
 
-Made = TypeVar("Made", Cells, Row)
+Made = TypeVar("Made", Cells, Row, FloatArray)
 
 
 def tilted_rows(cells: Sequence[Cells], grid: Grid) -> list[Row]:

@@ -23,12 +23,13 @@ FloatArray = NDArray[np.float64]
 
 SCHEDULES = Table("schedule")
 MAX_CSV_BYTES = 4_000_000
+MAX_SIGMA = 1e9  # of a knob; calibration stays below it, so what it returns can be given again
 
-START = Knob(5.0, 0.0, 1000.0, "noise multiplier of the first epoch")
-END = Knob(1.0, 0.0, 1000.0, "noise multiplier of the last epoch")
+START = Knob(5.0, 0.0, MAX_SIGMA, "noise multiplier of the first epoch")
+END = Knob(1.0, 0.0, MAX_SIGMA, "noise multiplier of the last epoch")
 
 
-@SCHEDULES.register("constant", sigma=Knob(1.0, 0.0, 1000.0, "noise multiplier of every epoch"))
+@SCHEDULES.register("constant", sigma=Knob(1.0, 0.0, MAX_SIGMA, "noise multiplier of every epoch"))
 def constant(epochs: int, sigma: float) -> FloatArray:
     """The same noise in every epoch: sigma(t) = sigma."""
     return np.full(epochs, float(sigma))
@@ -69,7 +70,7 @@ def piecewise(epochs: int, start: float, end: float, levels: int) -> FloatArray:
     return start + (end - start) * level / (levels - 1)
 
 
-@SCHEDULES.register("logarithmic", start=Knob(1.0, 0.0, 1000.0, START.help), end=Knob(5.0, 0.0, 1000.0, END.help))
+@SCHEDULES.register("logarithmic", start=Knob(1.0, 0.0, MAX_SIGMA, START.help), end=Knob(5.0, 0.0, MAX_SIGMA, END.help))
 def logarithmic(epochs: int, start: float, end: float) -> FloatArray:
     """Fast at first, then slow: sigma(t) = start + (end - start) log(t + 1) / log(T + 1); `end` is only approached."""
     return start + (end - start) * np.log1p(np.arange(epochs)) / np.log(epochs + 1)
@@ -103,7 +104,7 @@ def exponential_decay(epochs: int, start: float, rate: float) -> FloatArray:
 @SCHEDULES.register(
     "warm-up",
     start=START,
-    end=Knob(1.0, 0.0, 1000.0, "noise multiplier that is held"),
+    end=Knob(1.0, 0.0, MAX_SIGMA, "noise multiplier that is held"),
     warmup=Knob(5, 0, MAX_EPOCHS, "epochs until it is reached"),
 )
 def warm_up(epochs: int, start: float, end: float, warmup: int) -> FloatArray:

@@ -1,7 +1,9 @@
 r"""What it costs to have chosen: the best of several runs, and two prices that hold for it.
 
-*Composition.* Whoever picks a run has looked at all of them, so all of them are paid for. It holds for any way of
-choosing and for any number of runs, also one that depended on results.
+*Composition.* Whoever picks a run has looked at all of them, so all of them are paid for, each with the steps that it
+took. It holds for any way of choosing among runs that were planned ahead. Runs with batches of their own compose as
+they are; runs that drew the same batches are one mechanism, see `joint`; and runs that share their *noise* have no
+price at all: their difference shows the data without any noise.
 
 *A random number of trials.* Each trial picks one of the candidates at random, independently of the others, and only the
 best result is ever shown. If the number of trials K is itself drawn from one of TRIALS, the best of them costs little
@@ -20,8 +22,11 @@ as much as all of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, chain
 
 import numpy as np
 
@@ -36,9 +41,28 @@ MOST_SIGMAS = 150  # distinct noise levels that are composed tightly; more than 
 MOST_TRIALS = 1e9
 
 
+SHARED_NOISE = (
+    "some of the runs were trained with the same noise, so the difference of two of them shows the data without any "
+    "noise, and no sum of their epsilons covers both"
+)
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What one run spent, and what it shares with others.
+
+    `phases` are the updates that it made, None if it has no guarantee. Runs of equal `batches` drew the same batches,
+    runs of equal `noise` the same noise; None: nobody else's.
+    """
+
+    phases: tuple[Phase, ...] | None
+    batches: Hashable = None
+    noise: Hashable = None
+
+
 @dataclass(frozen=True)
 class Selection:
-    """Prices of having chosen the best of `runs`. None: at least one of them has no guarantee.
+    """Prices of having chosen the best of `runs`. A price is None where there is none, and `why_not` says why.
 
     `single` is the dearest run alone; `composed` holds as things are; `drawn` is what it would have cost had the number
     of trials been drawn as `trials` says, with the same number expected.
@@ -49,31 +73,76 @@ class Selection:
     composed: Epsilon | None
     drawn: Epsilon | None
     trials: str = ""
+    why_not: str = ""
 
 
-def selection(ledgers: Sequence[Sequence[Phase] | None], delta: float) -> Selection:
-    """Both prices of the best of these runs, one ledger a run; None is a run without a guarantee."""
+def selection(runs: Sequence[Spent], delta: float) -> Selection:
+    """Both prices of the best of these runs."""
     check_delta(delta)
-    if not ledgers:
+    if not runs:
         raise InputError("the best of no runs has no price; at least one run must have been made")
-    known = [Ledger(phases) for phases in ledgers if phases]
-    if len(known) < len(ledgers):
-        return Selection(len(ledgers), None, None, None)
+    known = [Ledger(run.phases) for run in runs if run.phases]
+    if len(known) < len(runs):
+        return Selection(len(runs), None, None, None, why_not="at least one of the runs has no guarantee")
     single = max((epsilon(ledger, delta) for ledger in dict.fromkeys(known)), key=lambda price: price.upper)
     priced = {name: best_of(known, delta, len(known), name) for name in TRIALS}
     cheapest = min(priced, key=lambda name: priced[name].upper)
-    return Selection(len(known), single, composed(known, delta), priced[cheapest], cheapest)
+    noises = Counter(run.noise for run in runs if run.noise is not None)
+    shared = any(count > 1 for count in noises.values())
+    return Selection(
+        len(runs),
+        single,
+        None if shared else composed(runs, delta),
+        priced[cheapest],
+        cheapest,
+        SHARED_NOISE if shared else "",
+    )
 
 
-def composed(ledgers: Iterable[Ledger], delta: float) -> Epsilon:
-    """Epsilon of showing all of the runs: sound for any way of choosing among them."""
-    steps: dict[tuple[float, float], int] = {}
-    for phase in (phase for ledger in ledgers for phase in ledger.phases):
-        key = (phase.noise_multiplier, phase.sample_rate)
-        steps[key] = steps.get(key, 0) + phase.steps
-    # Order does not matter for the whole, so equal phases of different runs are priced together.
+def composed(runs: Iterable[Spent], delta: float) -> Epsilon:
+    """Epsilon of showing all of the runs: sound for any way of choosing among them, if none shares another's noise."""
+    groups: dict[Hashable, list[Ledger]] = {}
+    for number, run in enumerate(runs):
+        group = ("own", number) if run.batches is None else ("shared", run.batches)
+        groups.setdefault(group, []).append(Ledger(run.phases or ()))
+    steps: Counter[tuple[float, float]] = Counter()
+    for phase in (phase for ledgers in groups.values() for phase in joint(ledgers).phases):
+        steps[phase.noise_multiplier, phase.sample_rate] += phase.steps
+    # Order does not matter for the whole, so equal phases of different groups are priced together.
     whole = Ledger(Phase(sigma, rate, count) for (sigma, rate), count in sorted(steps.items()))
     return epsilon(whole, delta, accountant="pld" if len(steps) <= MOST_SIGMAS else "rdp")
+
+
+def joint(ledgers: Sequence[Ledger]) -> Ledger:
+    r"""One ledger for runs that drew the same batches with noise of their own; runs that have ended drop out.
+
+    Step t of all of them is one Gaussian at sample rate q with sigma(t) = (sum_i sigma_i(t)^-2)^(-1/2). Proof: given
+    the common Poisson sample, an example that is in it shifts run i's sum by at most one clipping norm under noise
+    sigma_i. In units of that noise the runs together are one vector of independent standard normals, shifted by a
+    vector of length (sum_i sigma_i^-2)^(1/2) = 1/sigma: its likelihood ratio is that of one Gaussian.
+
+    Composing such runs as if each had its own batches is too low: an example that is in the batch is in all of them.
+    """
+    ends = [list(accumulate(phase.steps for phase in ledger.phases)) for ledger in ledgers]
+    phases, start = [], 0
+    for cut in sorted(set(chain.from_iterable(ends))):
+        live = [
+            ledger.phases[bisect_right(own, start)]
+            for ledger, own in zip(ledgers, ends, strict=True)
+            if start < own[-1]
+        ]
+        if len({phase.sample_rate for phase in live}) > 1:
+            raise InputError("runs of the same batches must have one sample rate; give others batches of their own")
+        sigma = together([phase.noise_multiplier for phase in live])
+        phases.append(Phase(sigma, live[0].sample_rate, cut - start))
+        start = cut
+    return Ledger(phases)
+
+
+def together(sigmas: Sequence[float]) -> float:
+    """(sum of sigma^-2)^(-1/2), in units of the smallest, so that nothing overflows."""
+    least = min(sigmas)
+    return least / math.sqrt(sum((least / sigma) ** 2 for sigma in sorted(sigmas))) if least else 0.0
 
 
 def best_of(ledgers: Iterable[Ledger], delta: float, trials: float, distribution: str) -> Epsilon:

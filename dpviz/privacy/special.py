@@ -25,6 +25,6 @@ def _loaded_names_only() -> Iterator[None]:
 
 
 with _loaded_names_only():
-    from scipy.special import erf, expit, gammaln, log_ndtr, ndtr, ndtri_exp, stdtr, stdtrit
+    from scipy.special import erf, erfcx, expit, gammaln, log_ndtr, ndtr, ndtri_exp, stdtr, stdtrit
 
-__all__ = ["erf", "expit", "gammaln", "log_ndtr", "ndtr", "ndtri_exp", "stdtr", "stdtrit"]
+__all__ = ["erf", "erfcx", "expit", "gammaln", "log_ndtr", "ndtr", "ndtri_exp", "stdtr", "stdtrit"]

@@ -91,7 +91,8 @@ def write_cached(run: Run, paper: str, experiment: str, *, folder: Path | None =
     try:
         files.write_spec(made, run.spec)
         files.replace(made / files.EPOCHS, b"".join(files.dump(record.to_json()) for record in run.epochs))
-        status = files.Status(run.status, run.created, run.error, None, labels(run.spec, run.epochs[-1]))
+        numbers = labels(run.spec, run.epochs[-1])
+        status = files.Status(run.status, run.created, run.error, None, numbers, spent=run.written)
         files.write_status(made, status)
         files.replace(made / files.PROVENANCE, files.dump(run.provenance.to_json()))
         if target.exists():

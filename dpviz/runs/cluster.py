@@ -24,6 +24,7 @@ from dpviz.privacy.tables import InputError
 from dpviz.runs.folder import reason
 from dpviz.runs.records import Progress, Provenance, Run
 from dpviz.runs.runner import check_device
+from dpviz.runs.spending import Spending, at_most, of_epoch
 from dpviz.runs.store import PROJECT, Store
 from dpviz.runs.work import Job, commit, finish, work
 from dpviz.training.spec import EpochRecord, RunSpec
@@ -102,10 +103,17 @@ class ClusterRunner:
         return self.slots + min(self.slots, AHEAD)
 
     def start(
-        self, spec: RunSpec, *, title: str = "", device: str = "auto", data_dir: Path | None = None, owner: str = ""
+        self,
+        spec: RunSpec,
+        *,
+        title: str = "",
+        device: str = "auto",
+        data_dir: Path | None = None,
+        owner: str = "",
+        run_id: str = "",
     ) -> str:
-        """Save a new run, hand it to the cluster, and return its id at once."""
-        run_id = self.store.create(spec, title=title, owner=owner)
+        """Save a new run, hand it to the cluster, and return its id at once: a new one, or the one that was given."""
+        run_id = self.store.create(spec, title=title, owner=owner, run_id=run_id)
         self._begin(Job(run_id, check_device(device), data_dir, self.threads))
         return run_id
 
@@ -161,6 +169,7 @@ class ClusterRunner:
                 if end is not None:
                     status, error = end["status"], end["error"]
                     provenance = Provenance.from_json(end["provenance"]) if end["provenance"] else None
+                    job.spent = Spending.from_json(end["spent"]) if end["spent"] else None
                     break
                 log.warning("the worker of run %s died (%s of %s)", job.run_id, life, LIVES)
         except InputError as failure:
@@ -186,20 +195,30 @@ class ClusterRunner:
                 return STOPPED
             stream = self._task.remote(order_of(run, self.store, job), data, self._board)
             self._streams[job.run_id], job.begun = stream, False
+        told = False
         try:
             for reference in stream:
                 message = self._ray.get(reference)
-                if "status" in message:
-                    self._write(job, message)
-                    return dict(message)
                 self._write(job, message)
+                if "status" in message:
+                    told = True
+                    return dict(message)
         except TaskCancelledError:
             return STOPPED
         except (RayTaskError, RuntimeEnvSetupError) as failure:
             raise InputError(f"the worker could not train: {str(failure).strip().splitlines()[-1]}") from None
         except RayError as failure:  # the worker, its node or what it had in memory is gone
             log.warning("run %s: %s", job.run_id, type(failure).__name__)
+        finally:
+            if job.begun and not told:
+                self._charge_lost(job.run_id)
         return STOPPED if job.stop.is_set() else None
+
+    def _charge_lost(self, run_id: str) -> None:
+        """A worker is gone. What it did after the epochs that arrived was seen by nobody; one more epoch is charged."""
+        run = self.store.get(run_id)
+        floor = of_epoch(run.epochs[-1]) if run.epochs else None
+        self.store.set_status(run_id, "running", spent=at_most(run.spec, len(run.epochs), run.written, floor))
 
     def _write(self, job: Job, message: Mapping[str, Any]) -> None:
         """One message into the store, in the order of `work`: the checkpoint before the epochs that it carries."""
@@ -207,7 +226,8 @@ class ClusterRunner:
             job.begun = True
             self.store.set_status(job.run_id, "running")
         if message.get("provenance"):
-            self.store.set_status(job.run_id, "running", provenance=Provenance.from_json(message["provenance"]))
+            provenance, spent = Provenance.from_json(message["provenance"]), Spending.from_json(message["spent"])
+            self.store.set_status(job.run_id, "running", provenance=provenance, spent=spent)
         if message.get("progress"):
             job.progress = Progress(job.run_id, *message["progress"])
         if message.get("checkpoint"):
@@ -228,7 +248,7 @@ class ClusterRunner:
             return self._data[key]
 
 
-STOPPED: dict[str, Any] = {"status": "stopped", "error": "", "provenance": None}
+STOPPED: dict[str, Any] = {"status": "stopped", "error": "", "provenance": None, "spent": None}
 
 
 def needs(device: str, threads: int, resources: Mapping[str, float]) -> dict[str, float]:
@@ -259,6 +279,7 @@ def order_of(run: Run, store: Store, job: Job) -> dict[str, Any]:
         "spec": run.spec.to_json(),
         "records": [record.to_json() for record in run.epochs],
         "provenance": run.provenance.to_json() if run.provenance else None,
+        "spent": run.written.to_json() if run.written else None,
         "checkpoint": store.read_checkpoint(run.id),
         "device": job.device,
         "threads": job.threads,
@@ -342,7 +363,8 @@ def _unpack(store: Store, order: Mapping[str, Any]) -> str:
     """The run as the driver has it, in the worker's own store."""
     run_id = store.create(RunSpec.from_json(order["spec"]))
     provenance = order["provenance"] and Provenance.from_json(order["provenance"])
-    store.set_status(run_id, "running", provenance=provenance or None)
+    spent = order["spent"] and Spending.from_json(order["spent"])
+    store.set_status(run_id, "running", provenance=provenance or None, spent=spent or None)
     for record in order["records"]:
         store.append(run_id, EpochRecord.from_json(record))
     if order["checkpoint"]:
@@ -385,4 +407,5 @@ def _report(run: Run, sent: int, driver_commit: str, checkpoint: bytes | None) -
         "records": [record.to_json() for record in run.epochs[sent:]],
         "checkpoint": checkpoint,
         "provenance": provenance.to_json() if provenance else None,
+        "spent": run.written.to_json() if run.written else None,
     }

@@ -18,9 +18,9 @@ from dpviz.privacy.tables import InputError
 from dpviz.runs.fold import Row, by_key
 from dpviz.runs.records import LIVE, Run, Summary
 from dpviz.runs.runner import ANCHOR
-from dpviz.runs.store import Store
+from dpviz.runs.store import Store, new_id
 from dpviz.runs.sweep import Candidate, Sweep
-from dpviz.runs.sweeps import SweepFolder, sweeps_of
+from dpviz.runs.sweeps import Begun, SweepFolder, sweeps_of
 from dpviz.training.spec import RunSpec
 
 log = logging.getLogger("dpviz.runs")
@@ -34,7 +34,14 @@ class Crew(Protocol):
     """Whoever trains a sweep's runs: the background queue or a cluster."""
 
     def start(
-        self, spec: RunSpec, *, title: str = "", device: str = "auto", data_dir: Path | None = None, owner: str = ""
+        self,
+        spec: RunSpec,
+        *,
+        title: str = "",
+        device: str = "auto",
+        data_dir: Path | None = None,
+        owner: str = "",
+        run_id: str = "",
     ) -> str: ...
 
     def resume(self, run_id: str, *, device: str = "auto", data_dir: Path | None = None) -> None: ...
@@ -108,10 +115,11 @@ class Drive:
         self._due: deque[Task] = deque()
         self._live: dict[str, Task] = {}
         self._runs: dict[str, Summary] = {}
+        self._begun: set[Begun] = set()
         self._stopping = threading.Event()
-        folder = SweepFolder(store, sweep.id)
-        folder.save(sweep)
-        self._lock = folder.lock()
+        self._folder = SweepFolder(store, sweep.id)
+        self._folder.save(sweep)
+        self._lock = self._folder.lock()
 
     def stop(self) -> None:
         """End the whole within one step of the runs at work; giving the sweep again resumes it."""
@@ -121,8 +129,9 @@ class Drive:
         """Work until nothing is left. What keeps it from going on is left in `problem`."""
         try:
             self._runs = by_key(self.store.list().runs)
+            self._recall_begun()
             # Not before: Optuna takes a second to load, and a journal that is damaged must let go of the sweep.
-            self._proposer = proposer_of(self.sweep, SweepFolder(self.store, self.sweep.id))
+            self._proposer = proposer_of(self.sweep, self._folder)
             coming = self._proposer.candidates()
             while not self._stopping.is_set() and (self._fill(coming) or self._live):
                 self._collect()
@@ -135,6 +144,23 @@ class Drive:
         finally:
             self._stop_live()
             self._lock.release()
+
+    def _recall_begun(self) -> None:
+        """What was begun so far. A sweep older than that record may have begun every run of its candidates."""
+        begun = self._folder.begun()
+        if begun is not None:
+            self._begun = set(begun)
+            return
+        for spec in (spec for candidate in self._folder.candidates() for spec in candidate.specs):
+            found = self._runs.get(spec.key)
+            self._note(spec, found.id if found else "")
+
+    def _note(self, spec: RunSpec, run_id: str) -> None:
+        """Write down that a run is begun or reused; before it starts, so that nothing it spends is forgotten."""
+        begun = Begun(spec.key, run_id)
+        if begun not in self._begun:
+            self._folder.begin(begun)
+            self._begun.add(begun)
 
     def _fill(self, coming: Iterator[Candidate]) -> bool:
         """Give the crew as many runs as it has room for; False once nothing is left to give."""
@@ -149,8 +175,12 @@ class Drive:
         return True
 
     def _take(self, candidate: Candidate) -> None:
-        tasks = [Task(candidate, spec) for spec in candidate.specs]
-        due = [task for task in tasks if not self._is_done(task.spec)]
+        due = []
+        for spec in candidate.specs:
+            if self._is_done(spec):
+                self._note(spec, self._runs[spec.key].id)
+            else:
+                due.append(Task(candidate, spec))
         self._due.extend(due)
         if not due:
             self._proposer.tell(self._row(candidate))
@@ -159,9 +189,12 @@ class Drive:
         found = self._runs.get(task.spec.key)
         if found is None:
             title = f"{self.sweep.title}: {task.candidate.label}" if self.sweep.title else task.candidate.label
-            run_id = self.crew.start(task.spec, title=_short(title), owner=self.store.owner, **self._where)
+            run_id, owner = new_id(), self.store.owner
+            self._note(task.spec, run_id)
+            self.crew.start(task.spec, title=_short(title), owner=owner, run_id=run_id, **self._where)
         else:
             run_id = found.id
+            self._note(task.spec, run_id)
             if self.store.get(run_id).status not in LIVE:  # a live one is somebody else's: wait for it
                 self.crew.resume(run_id, **self._where)
         self._live[run_id] = task

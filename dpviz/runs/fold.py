@@ -6,17 +6,17 @@ import dataclasses
 import functools
 import math
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from dpviz.privacy import Phase, Selection, epoch_phases, selection
-from dpviz.privacy.guarantees import rule_of
+from dpviz.privacy import Selection, Spent, selection
+from dpviz.privacy.rounding import epsilon_number
+from dpviz.runs.charges import Charge, charged_counts, charged_words, charges_of
 from dpviz.runs.records import LIVE, Summary
 from dpviz.runs.store import Store
 from dpviz.runs.sweep import Candidate, Sweep
-from dpviz.runs.sweeps import SweepFolder
-from dpviz.training.spec import RunSpec
+from dpviz.runs.sweeps import Begun, SweepFolder
 
 RANK = {"done": 0, "running": 1, "queued": 2}  # which of several runs alike speaks for its settings
 
@@ -63,11 +63,12 @@ class Row:
 
 @dataclass(frozen=True)
 class Result:
-    """A sweep as it stands. `total` counts every run that it will have."""
+    """A sweep as it stands. `total` counts every run that it will have; `charges` are what its choice pays for."""
 
     sweep: Sweep
     rows: tuple[Row, ...]
     total: int
+    charges: tuple[Charge, ...] = ()
 
     def count(self, *statuses: str) -> int:
         """Runs of these statuses; a candidate whose settings make no run counts as failed, once a seed."""
@@ -108,20 +109,24 @@ class Result:
         return tuple(row for row in priced if not any(_beats(other, row) for other in priced))
 
     @property
-    def selection(self) -> Selection | None:
-        """What it costs to have chosen among all runs that were begun; None before one was.
+    def varies_plans(self) -> bool:
+        """Whether candidates differ in noise, epochs or batches, and so in what they plan to spend."""
+        specs = (spec for row in self.rows for spec in row.candidate.specs)
+        return len({(spec.schedule, spec.epochs, spec.sample_rate) for spec in specs}) > 1
 
-        A run that failed or was stopped was looked at too, and is charged in full.
-        """
-        begun = {  # a search may propose the same run twice; it is paid for once
-            run.id: spec
-            for row in self.rows
-            for spec, run in zip(row.candidate.specs, row.runs, strict=False)
-            if run is not None and (run.epochs_done or run.status == "failed")
-        }
-        if not begun:
+    @property
+    def shares_batches(self) -> bool:
+        """Whether two of the runs drew the same batches."""
+        drawn = [charge.spent.batches for charge in self.charges if charge.spent.batches is not None]
+        return len(set(drawn)) < len(drawn)
+
+    @property
+    def selection(self) -> Selection | None:
+        """What it costs to have chosen among all runs that were begun; None before one was."""
+        if not self.charges:
             return None
-        found = _selection(tuple(sorted(map(_ledger, begun.values()), key=repr)), self.sweep.start.delta)
+        spent = sorted((charge.spent for charge in self.charges), key=repr)
+        found = _selection(tuple(spent), self.sweep.start.delta)
         # A search's trials depend on one another's results, which the bound for random trials does not allow.
         return dataclasses.replace(found, drawn=None, trials="") if self.sweep.search else found
 
@@ -136,15 +141,9 @@ def _score(row: Row) -> tuple[float, float]:
     return row.mean or 0.0, math.inf if row.epsilon is None else row.epsilon
 
 
-def _ledger(spec: RunSpec) -> tuple[Phase, ...] | None:
-    if rule_of(spec.method, spec.curriculum).sound is None:
-        return None
-    return epoch_phases(spec.schedule.sigmas(spec.epochs), spec.sample_rate)
-
-
 @functools.lru_cache(maxsize=64)
-def _selection(ledgers: tuple[tuple[Phase, ...] | None, ...], delta: float) -> Selection:
-    return selection(ledgers, delta)
+def _selection(spent: tuple[Spent, ...], delta: float) -> Selection:
+    return selection(spent, delta)
 
 
 def by_key(summaries: Iterable[Summary]) -> dict[str, Summary]:
@@ -157,16 +156,23 @@ def by_key(summaries: Iterable[Summary]) -> dict[str, Summary]:
     return found
 
 
-def fold(sweep: Sweep, candidates: Iterable[Candidate], runs: Mapping[str, Summary]) -> Result:
-    """Each candidate with its runs; `runs` are a store's by the key of their settings."""
-    rows = tuple(Row(c, tuple(runs.get(spec.key) for spec in c.specs)) for c in candidates)
-    return Result(sweep, rows, sweep.runs)
+def fold(
+    sweep: Sweep,
+    candidates: Iterable[Candidate],
+    runs: Iterable[Summary],
+    begun: Iterable[Begun] | None = None,
+) -> Result:
+    """Each candidate with its runs; `runs` are a store's, `begun` those that the sweep began (None: not on record)."""
+    candidates, runs = tuple(candidates), tuple(runs)
+    speaking = by_key(runs)
+    rows = tuple(Row(c, tuple(speaking.get(spec.key) for spec in c.specs)) for c in candidates)
+    return Result(sweep, rows, sweep.runs, charges_of(candidates, runs, begun))
 
 
-def result(store: Store, sweep_id: str, runs: Mapping[str, Summary] | None = None) -> Result:
-    """How a sweep in a store stands."""
+def result(store: Store, sweep_id: str, runs: Iterable[Summary] | None = None) -> Result:
+    """How a sweep in a store stands; `runs` are the store's, if they are at hand."""
     folder = SweepFolder(store, sweep_id)
-    return fold(folder.sweep(), folder.candidates(), by_key(store.list().runs) if runs is None else runs)
+    return fold(folder.sweep(), folder.candidates(), store.list().runs if runs is None else runs, folder.begun())
 
 
 def live_runs(found: Result) -> tuple[Summary, ...]:
@@ -179,23 +185,39 @@ def price_words(found: Result) -> tuple[str, ...]:
     cost = found.selection
     if cost is None:
         return ()
-    if cost.single is None or cost.composed is None:
-        return (f"At least one of the {cost.runs} runs has no guarantee, so neither has the choice among them.",)
+    if cost.single is None:
+        return (f"There is no price for this choice: {cost.why_not}.", charged_words(found.charges))
     sentences = [
-        f"One run alone, had no other been looked at: epsilon {cost.single.upper:.3f} (the dearest of {cost.runs}).",
-        f"All {cost.runs} runs composed: epsilon {cost.composed.upper:.3f}. This holds for the winner, however it was "
-        "chosen.",
+        f"One run alone, had no other been looked at: epsilon {epsilon_number(cost.single.upper)} (the dearest of "
+        f"{cost.runs}).",
+        _composed_words(found, cost),
+        charged_words(found.charges),
     ]
     if cost.drawn is not None:
         sentences.append(
             f"Had the number of runs been drawn at random ({cost.trials}, {cost.runs} on average), each of them a "
-            f"random candidate, and only the best ever been shown: epsilon {cost.drawn.upper:.3f} (Papernot & Steinke "
-            "2022). This sweep's number was fixed ahead, so that is a comparison and not a guarantee."
+            f"random candidate, and only the best ever been shown: epsilon {epsilon_number(cost.drawn.upper)} "
+            "(Papernot & Steinke 2022). This sweep's number was fixed ahead, so that is a comparison and not a "
+            "guarantee."
         )
     else:
         sentences.append("Each proposal depended on results before it, so no cheaper bound than composition applies.")
     sentences.append("The choice looked at test accuracy: people whose records are in the test data are not covered.")
     return tuple(sentences)
+
+
+def _composed_words(found: Result, cost: Selection) -> str:
+    if cost.composed is None:
+        return f"All {cost.runs} runs together have no price: {cost.why_not}. So the winner has no guarantee."
+    shared = found.shares_batches
+    how = "runs of one seed draw the same batches, so each step of theirs is priced as one" if shared else "composed"
+    price = f"All {cost.runs} runs together ({how}): epsilon {epsilon_number(cost.composed.upper)}."
+    if found.sweep.search and found.varies_plans:
+        return (
+            f"{price} That is what was spent. The proposals changed the noise or the batches by looking at results, so "
+            "it is a guarantee for the winner only if such a total was set as the limit before the search began."
+        )
+    return f"{price} This holds for the winner, however it was chosen among them."
 
 
 def result_json(found: Result) -> dict[str, Any]:
@@ -217,6 +239,7 @@ def result_json(found: Result) -> dict[str, Any]:
             "composed": cost.composed and cost.composed.upper,
             "drawn": cost.drawn and cost.drawn.upper,
             "trials": cost.trials,
+            "charged": charged_counts(found.charges),
             "words": list(price_words(found)),
         },
     }

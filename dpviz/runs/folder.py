@@ -2,7 +2,8 @@
 
 spec.json       written once
 epochs.jsonl    append only, one epoch a line; a torn last line is dropped, anything else that is broken is an error
-status.json     replaced atomically; carries the labels and last numbers that a list shows
+status.json     replaced atomically; carries the labels and last numbers that a list shows, and what the run had spent
+                when it last ended; one without "spent" was written before that was recorded
 title.json      replaced atomically; a file of its own, so that renaming never races with a run that goes on
 provenance.json cached runs only; a person's own runs keep it in status.json
 checkpoint.pt   replaced atomically; opaque bytes here
@@ -25,6 +26,7 @@ from typing import Any
 
 from dpviz.privacy.tables import InputError
 from dpviz.runs.records import Provenance, Run, Summary, check_next, check_status
+from dpviz.runs.spending import Spending
 from dpviz.training.spec import EpochRecord, RunSpec
 
 SPEC, EPOCHS, STATUS = "spec.json", "epochs.jsonl", "status.json"
@@ -43,6 +45,7 @@ class Status:
     provenance: Provenance | None
     summary: Mapping[str, Any]
     owner: str = ""
+    spent: Spending | None = None
 
     def to_json(self) -> dict[str, Any]:
         provenance = self.provenance.to_json() if self.provenance else None
@@ -53,6 +56,7 @@ class Status:
             "provenance": provenance,
             "summary": {key: "infinity" if value == math.inf else value for key, value in self.summary.items()},
             **({"owner": self.owner} if self.owner else {}),  # a store without sign-in knows of no owners
+            **({"spent": self.spent.to_json()} if self.spent else {}),
         }
 
 
@@ -152,9 +156,13 @@ def read_status(folder: Path) -> Status:
     try:
         provenance = data["provenance"] and Provenance.from_json(data["provenance"])
         words = (check_status(data["status"]), str(data["created"]), str(data["error"]))
-        return Status(*words, provenance, dict(data["summary"]), str(data.get("owner", "")))
+        return Status(*words, provenance, dict(data["summary"]), str(data.get("owner", "")), _spent(data))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise InputError(f"{shown(folder / STATUS)} is not a run's status: {error}") from None
+
+
+def _spent(data: Any) -> Spending | None:
+    return Spending.from_json(data["spent"]) if "spent" in data else None
 
 
 def read_summary(folder: str) -> Summary:
@@ -178,8 +186,9 @@ def _summary(folder: str, status_stamp: tuple[int, ...], title_stamp: tuple[int,
         words: dict[str, Any] = data["summary"]
         labels: dict[str, Any] = {key: math.inf if value == "infinity" else value for key, value in words.items()}
         title = read_title(folder)
-        name, owner = os.path.basename(folder), data.get("owner", "")
-        return Summary(name, check_status(data["status"]), data["created"], title, data["error"], owner=owner, **labels)
+        name, owner, spent = os.path.basename(folder), data.get("owner", ""), _spent(data)
+        about = (name, check_status(data["status"]), data["created"], title, data["error"])
+        return Summary(*about, owner=owner, written=spent, **labels)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise InputError(f"{shown(path)} is not a run's status: {error}") from None
 
@@ -212,6 +221,7 @@ def read_run(folder: Path, run_id: str) -> Run:
         status.error,
         read_title(folder),
         status.owner,
+        status.spent,
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dpviz.privacy.tables import InputError
+from dpviz.runs.spending import Spending, dearer, of_epoch
 from dpviz.training.spec import EpochRecord, RunSpec
 
 STATUSES = ("queued", "running", "done", "stopped", "failed", "interrupted")
@@ -55,7 +56,8 @@ class Provenance:
 class Run:
     """One training run, whole. `created` is UTC; `error` says why a failed run failed.
 
-    `owner` is who launched it where people sign in, empty elsewhere; it is not exported.
+    `owner` is who launched it where people sign in, empty elsewhere; it is not exported. `written` is what the run had
+    spent when it last ended, as its status says; None: the run was made before that was recorded.
     """
 
     id: str
@@ -67,6 +69,7 @@ class Run:
     error: str = ""
     title: str = ""
     owner: str = ""
+    written: Spending | None = None
 
     def __post_init__(self) -> None:
         check_status(self.status)
@@ -74,10 +77,16 @@ class Run:
             check_next(before, after)
 
     @property
+    def spent(self) -> Spending | None:
+        """What the run has spent so far, also after its last whole epoch; None before its first step."""
+        return dearer(of_epoch(self.epochs[-1]) if self.epochs else None, self.written)
+
+    @property
     def summary(self) -> Summary:
         """The run's line in a list."""
         numbers = labels(self.spec, self.epochs[-1] if self.epochs else None)
-        return Summary(self.id, self.status, self.created, self.title, self.error, owner=self.owner, **numbers)
+        words = (self.id, self.status, self.created, self.title, self.error)
+        return Summary(*words, owner=self.owner, written=self.written, **numbers)
 
     def to_json(self) -> dict[str, Any]:
         """The run as one JSON object, for export."""
@@ -89,6 +98,7 @@ class Run:
             "created": self.created,
             "spec": self.spec.to_json(),
             "epochs": [record.to_json() for record in self.epochs],
+            "spent": self.spent.to_json() if self.spent else None,
             "provenance": self.provenance.to_json() if self.provenance else None,
             "not_covered": NOT_COVERED,
         }
@@ -102,7 +112,7 @@ NOT_COVERED = (
 
 @dataclass(frozen=True)
 class Summary:
-    """A run's line in a list: read without its spec and its epochs."""
+    """A run's line in a list: read without its spec and its epochs. Its epsilons are those of its last epoch."""
 
     id: str
     status: str
@@ -122,6 +132,7 @@ class Summary:
     epsilon_claimed: float | None = None
     epsilon_sound: float | None = None
     owner: str = ""
+    written: Spending | None = None
 
     def __post_init__(self) -> None:
         numbers = (self.test_accuracy, self.epsilon_claimed, self.epsilon_sound)
@@ -132,6 +143,23 @@ class Summary:
             and {type(number) for number in numbers} <= {float, int, type(None)}
         ):
             raise InputError("a run's summary needs words as text and numbers as numbers")
+
+    @property
+    def spent(self) -> tuple[float | None, float | None]:
+        """(claimed, sound) epsilon of all that the run has spent, also after its last whole epoch."""
+        last = Spending(0, self.epsilon_claimed, self.epsilon_sound) if self.epochs_done else None
+        most = dearer(last, self.written)
+        return (most.epsilon_claimed, most.epsilon_sound) if most else (None, None)
+
+    @property
+    def begun(self) -> bool:
+        """Whether a step was taken."""
+        return self.epochs_done > 0 or bool(self.written and (self.written.steps or self.written.redone))
+
+    @property
+    def at_most(self) -> bool:
+        """Whether the run may have spent less than is said of it."""
+        return self.written is not None and self.written.at_most
 
 
 def labels(spec: RunSpec, last: EpochRecord | None) -> dict[str, Any]:

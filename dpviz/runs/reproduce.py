@@ -21,7 +21,7 @@ from dpviz.runs.lock import Lock
 from dpviz.runs.records import RESUMABLE, Run
 from dpviz.runs.runner import ForegroundRunner
 from dpviz.runs.store import Store
-from dpviz.training.spec import RunSpec
+from dpviz.training.spec import STREAMS, RunSpec
 
 SEEDS = (0, 1, 2)
 CLAIMS = ".reproduce"  # in the store's folder: a lock a task
@@ -244,8 +244,8 @@ def reached(run: Run, until: int | None) -> bool:
 
 
 def same(one: RunSpec, other: RunSpec) -> bool:
-    """Whether two runs compute the same: looking inside does not change a run, and names are labels."""
-    labels = {"recipe": "", "diagnostics": False}
+    """Whether two runs try the same: looking inside does not change a run, names are labels, and streams are chance."""
+    labels = {"recipe": "", "diagnostics": False, "streams": STREAMS}
     return bool(one.to_json() | labels == other.to_json() | labels)
 
 

@@ -83,10 +83,21 @@ class BackgroundRunner:
         self._guard = threading.RLock()
 
     def start(
-        self, spec: RunSpec, *, title: str = "", device: str = "auto", data_dir: Path | None = None, owner: str = ""
+        self,
+        spec: RunSpec,
+        *,
+        title: str = "",
+        device: str = "auto",
+        data_dir: Path | None = None,
+        owner: str = "",
+        run_id: str = "",
     ) -> str:
-        """Save a new run, queue it, and return its id at once."""
-        return self.start_all((spec,), title=title, device=device, data_dir=data_dir, owner=owner)[0]
+        """Save a new run, queue it, and return its id at once: a new one, or the one that was given."""
+        with self._guard:
+            self._check_room(1, device)
+            created = self.store.create(spec, title=title, owner=owner, run_id=run_id)
+            self._enqueue(Job(created, device, data_dir, self._threads))
+        return created
 
     def start_all(
         self,

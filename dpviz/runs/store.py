@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
 import re
 import secrets
@@ -23,10 +24,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from dpviz.privacy.records import steps_per_epoch
 from dpviz.privacy.tables import InputError
 from dpviz.runs import folder as files
 from dpviz.runs.lock import Lock, held
 from dpviz.runs.records import LIVE, RESUMABLE, Listing, Provenance, Run, Summary, check_next, check_status, labels
+from dpviz.runs.spending import Spending, at_most, of_epoch, spending
 from dpviz.training.limits import check_spec, refuse_if_read_only
 from dpviz.training.spec import EpochRecord, RunSpec
 
@@ -74,10 +77,14 @@ class Store:
         self.owner = owner
         self._work: dict[str, Work] = {}
 
-    def create(self, spec: RunSpec, *, title: str = "", owner: str = "") -> str:
-        """A new queued run, locked by this store. It appears whole: readers never see a half-made folder."""
-        run_id, title = new_id(), check_title(title)
-        status = files.Status("queued", _now(), "", None, labels(check_spec(spec), None), owner or self.owner)
+    def create(self, spec: RunSpec, *, title: str = "", owner: str = "", run_id: str = "") -> str:
+        """A new queued run, locked by this store. It appears whole: readers never see a half-made folder.
+
+        `run_id` is one from `new_id`, for those who must know it before the run is there.
+        """
+        run_id, title = run_id or new_id(), check_title(title)
+        numbers, nothing = labels(check_spec(spec), None), spending(spec, 0)
+        status = files.Status("queued", _now(), "", None, numbers, owner or self.owner, nothing)
         made = self.folder / f".new-{run_id}"
         with self._writing("the run cannot be saved"):
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -104,15 +111,15 @@ class Store:
         with self._writing(f"run {run_id} cannot be resumed"):
             lock = self._lock(run_id, "resumed")
             try:
-                run = files.read_run(folder, run_id)
-                if run.status not in (*RESUMABLE, *LIVE):  # a live status under a free lock: its process died
+                run = _abandoned(files.read_run(folder, run_id))
+                if run.status not in RESUMABLE:
                     raise InputError(f"run {run_id} is {run.status}; a finished run never changes, start a new one")
                 check_spec(run.spec)
                 lock.reserve()
                 files.drop_torn_line(folder)
                 last = run.epochs[-1] if run.epochs else None
                 self._work[run_id] = Work(lock, run.spec, files.read_status(folder), last)
-                self._replace_status(run_id, "queued", "")
+                self._replace_status(run_id, "queued", "", spent=run.written)
             except (InputError, OSError):
                 self._work.pop(run_id, None)
                 lock.release()
@@ -134,11 +141,19 @@ class Store:
         work.last = record
         self._replace_status(run_id, work.status.status, work.status.error)
 
-    def set_status(self, run_id: str, status: str, *, error: str = "", provenance: Provenance | None = None) -> None:
-        """Change a locked run's status; a provenance that is not given stays as it is."""
+    def set_status(
+        self,
+        run_id: str,
+        status: str,
+        *,
+        error: str = "",
+        provenance: Provenance | None = None,
+        spent: Spending | None = None,
+    ) -> None:
+        """Change a locked run's status; a provenance and a spending that are not given stay as they are."""
         if self._held(run_id).status.status == "done":
             raise InputError(f"run {run_id} is done; a finished run never changes")
-        self._replace_status(run_id, check_status(status), error, provenance)
+        self._replace_status(run_id, check_status(status), error, provenance, spent)
 
     def write_checkpoint(self, run_id: str, data: bytes) -> None:
         """Replace the checkpoint of a running run."""
@@ -160,8 +175,9 @@ class Store:
         # The status is read before the lock is tried: a run that ends in between would look dead, so look again.
         if run.status in LIVE and not held(folder / files.LOCK):
             run = files.read_run(folder, run_id)
-            run = dataclasses.replace(run, status="interrupted") if run.status in LIVE else run
-        return run
+        elif run.status in LIVE:
+            return run
+        return _abandoned(run)
 
     def list(self) -> Listing:
         """Every run's summary, oldest first; what cannot be read is skipped with a warning."""
@@ -243,10 +259,23 @@ class Store:
             raise InputError(f"run {run_id} is not at work here; a finished run never changes, others must be resumed")
         return self._work[run_id]
 
-    def _replace_status(self, run_id: str, status: str, error: str, provenance: Provenance | None = None) -> None:
+    def _replace_status(
+        self,
+        run_id: str,
+        status: str,
+        error: str,
+        provenance: Provenance | None = None,
+        spent: Spending | None = None,
+    ) -> None:
         work, folder = self._work[run_id], self._folder(run_id)
-        kept = provenance or work.status.provenance
-        new = files.Status(status, work.status.created, error, kept, labels(work.spec, work.last), work.status.owner)
+        new = dataclasses.replace(
+            work.status,
+            status=status,
+            error=error,
+            provenance=provenance or work.status.provenance,
+            summary=labels(work.spec, work.last),
+            spent=spent or work.status.spent,
+        )
         try:
             files.write_status(folder, new)
         except OSError:
@@ -260,8 +289,11 @@ class Store:
         summary = files.read_summary(folder)
         if summary.status in LIVE and not held(Path(folder, files.LOCK)):
             summary = files.read_summary(folder)  # see `get`
-            summary = dataclasses.replace(summary, status="interrupted") if summary.status in LIVE else summary
-        return summary
+        elif summary.status in LIVE:
+            return summary
+        if not _unrecorded(summary.status, summary.written):
+            return dataclasses.replace(summary, status="interrupted") if summary.status in LIVE else summary
+        return _abandoned_summary(folder, summary)
 
     @contextlib.contextmanager
     def _writing(self, what: str) -> Iterator[None]:
@@ -272,6 +304,30 @@ class Store:
         except OSError as error:
             hint = "free some space, or set DPVIZ_RUNS to another folder"
             raise InputError(f"{what}: {files.reason(error)} (the runs folder); {hint}") from None
+
+
+def _unrecorded(status: str, written: Spending | None) -> bool:
+    """Whether nobody wrote down what a run spent that nobody works on: its process died, or the record was not yet."""
+    return status == "running" or (written is None and status != "done")
+
+
+def _abandoned(run: Run) -> Run:
+    """A run that nobody works on, as it stands: interrupted if its process died, and the most it can have spent."""
+    if _unrecorded(run.status, run.written):
+        floor = of_epoch(run.epochs[-1]) if run.epochs else None
+        run = dataclasses.replace(run, written=at_most(run.spec, len(run.epochs), run.written, floor))
+    return dataclasses.replace(run, status="interrupted") if run.status in LIVE else run
+
+
+@functools.lru_cache(maxsize=10_000)
+def _abandoned_summary(folder: str, summary: Summary) -> Summary:
+    """The same for a line in a list, whose price needs the run's settings; kept, since a page asks every second."""
+    spec, numbers = files.read_spec(Path(folder)), (summary.epsilon_claimed, summary.epsilon_sound)
+    done = summary.epochs_done * steps_per_epoch(spec.sample_rate)
+    floor = Spending(done, *numbers) if done else None
+    written = at_most(spec, summary.epochs_done, summary.written, floor)
+    status = "interrupted" if summary.status in LIVE else summary.status
+    return dataclasses.replace(summary, status=status, written=written)
 
 
 def check_title(title: str) -> str:

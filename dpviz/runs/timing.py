@@ -55,7 +55,10 @@ def pace_from(runs: Iterable[Run], spec: RunSpec) -> Pace | None:
 
 
 class Trials:
-    """Tries a few steps of settings in a thread of its own, once for all settings alike. Asking never waits."""
+    """Tries a few steps of settings in a thread of its own, one trial at a time, once for all settings alike.
+
+    Asking never waits. Each trial holds a dataset, a model and its gradients, so a second one is refused, not queued.
+    """
 
     def __init__(self) -> None:
         self._found: dict[tuple[Any, ...], Pace | str | None] = {}
@@ -66,9 +69,12 @@ class Trials:
         refuse_if_read_only()
         check_spec(spec)
         with self._guard:
-            if isinstance(self._found.get(likeness(spec), ""), str):
-                self._found[likeness(spec)] = None
-                threading.Thread(target=self._try, args=(spec,), name="dpviz-trial", daemon=True).start()
+            if not isinstance(self._found.get(likeness(spec), ""), str):
+                return
+            if None in self._found.values():
+                raise InputError("only one trial runs at a time, and other settings are being timed; try again soon")
+            self._found[likeness(spec)] = None
+            threading.Thread(target=self._try, args=(spec,), name="dpviz-trial", daemon=True).start()
 
     def pending(self, spec: RunSpec) -> bool:
         return self._found.get(likeness(spec), "") is None
@@ -83,12 +89,14 @@ class Trials:
         return found if isinstance(found, str) else ""
 
     def _try(self, spec: RunSpec) -> None:
-        found: Pace | str
+        found: Pace | str = "the steps could not be timed: see the server's log"
         try:
             found = try_steps(spec)
         except (InputError, OSError, RuntimeError, ImportError, ArithmeticError) as error:
             found = f"the steps could not be timed: {error}"
-        self._found[likeness(spec)] = found
+        finally:  # whatever happened: a trial that never ends would be the last one
+            with self._guard:
+                self._found[likeness(spec)] = found
 
 
 def try_steps(spec: RunSpec) -> Pace:

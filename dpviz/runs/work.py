@@ -22,8 +22,9 @@ from dpviz.privacy.records import steps_per_epoch
 from dpviz.privacy.tables import InputError
 from dpviz.runs.folder import reason, without_paths
 from dpviz.runs.records import Progress, Provenance, Run
+from dpviz.runs.spending import Spending, Steps, of_epoch, spending
 from dpviz.runs.store import PROJECT, Store
-from dpviz.training.spec import EpochRecord
+from dpviz.training.spec import EpochRecord, RunSpec
 
 log = logging.getLogger("dpviz.runs")
 PACKAGES = ("torch", "torchvision", "opacus", "numpy", "scipy")
@@ -49,6 +50,7 @@ class Job:
     begun: bool = False
     progress: Progress | None = None
     data: Any = None  # what to train on, where somebody has read it already; None: read it from data_dir
+    spent: Spending | None = None  # by the whole run, as far as this job knows; None: what the store says
 
 
 def work(store: Store, job: Job) -> str:
@@ -76,7 +78,7 @@ def work(store: Store, job: Job) -> str:
 def finish(store: Store, job: Job, status: str, error: str = "", provenance: Provenance | None = None) -> None:
     """Write how a run ended and let go of it; if even that cannot be written, it reads as interrupted."""
     try:
-        store.set_status(job.run_id, status, error=without_paths(error), provenance=provenance)
+        store.set_status(job.run_id, status, error=without_paths(error), provenance=provenance, spent=job.spent)
     except (InputError, OSError) as failure:
         log.error("run %s ended as %s, which could not be saved: %s", job.run_id, status, failure)
     finally:
@@ -96,6 +98,12 @@ def _train(store: Store, job: Job, run: Run, provenance: Provenance) -> str:
     saved = store.read_checkpoint(run.id)
     if saved is not None:
         last = _restore(store, run, trainer, checkpoint.from_bytes(saved), last)
+    before = run.written or spending(run.spec, 0)
+    redone = lost_steps(run.spec, before, steps_taken(trainer))
+    if redone != before.redone:
+        with _saving():  # now: a process that is killed later leaves no word of it
+            spent = spending(run.spec, steps_taken(trainer), redone, at_most=before.at_most)
+            store.set_status(run.id, "running", spent=spent)
 
     def save(record: EpochRecord | None) -> None:
         text = json.dumps(record.to_json(), allow_nan=False) if record else ""
@@ -116,12 +124,40 @@ def _train(store: Store, job: Job, run: Run, provenance: Provenance) -> str:
                     job.on_epoch(run.id, record)
     except Diverged as failure:
         raise Failed(str(failure)) from None
+    finally:
+        job.spent = spent_by(trainer, before, redone, last)
     if last is not None and last.epoch >= run.spec.epochs:
         return "done"
     if not job.stop.is_set():
         raise Failed(f"training ended after epoch {last.epoch if last else 0} of {run.spec.epochs}")
     save(last)
     return job.ending
+
+
+def steps_taken(trainer: Any) -> int:
+    """Updates in the trainer's ledger, also those after its last whole epoch."""
+    return sum(phase.steps for phase in trainer.spent)
+
+
+def lost_steps(spec: RunSpec, before: Spending, restored: int) -> tuple[Steps, ...]:
+    """What a run has taken beyond its plan once it goes on from `restored` steps: see Spending.redone."""
+    lost = spec.secure and before.steps > restored
+    return (*before.redone, (restored, before.steps)) if lost else before.redone
+
+
+def spent_by(trainer: Any, before: Spending, redone: tuple[Steps, ...], last: EpochRecord | None) -> Spending:
+    """What the run has spent in all, wherever it ended. A seeded run that was further before has spent that too."""
+    steps = steps_taken(trainer)
+    if before.steps > steps and not trainer.spec.secure:
+        return before
+    return spending(
+        trainer.spec,
+        steps,
+        redone,
+        accepted=trainer.screening.accepted if trainer.screening else None,
+        floor=of_epoch(last) if last else None,
+        at_most=bool(redone) and before.at_most,
+    )
 
 
 def _restore(

@@ -1,6 +1,7 @@
 """Clipping rules by name: from per-example gradient norms to the factors that shorten each example's gradient.
 
-Whatever the rule, the example's whole gradient is no longer than clip_norm afterwards: that is its sensitivity.
+Whatever the rule, the example's whole gradient is no longer than clip_norm afterwards: that is its sensitivity. Norms
+and products are rounded, so every rule stays a hair below it.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
+import torch
 from torch import Tensor
 
 from dpviz.privacy.tables import Builders, Value
@@ -17,6 +19,7 @@ from dpviz.training.spec import CLIPPINGS
 ClippingRule = Callable[[Tensor, float], Tensor]
 
 BUILDERS = Builders(CLIPPINGS)
+HAIR = 32  # units of rounding: many times the relative error of a norm
 
 
 def build_clipping(name: str, knobs: Mapping[str, Value]) -> ClippingRule:
@@ -29,9 +32,13 @@ def example_norms(squared_norms: Tensor) -> Tensor:
     return squared_norms.sum(0).sqrt()
 
 
+def _just_below(clip_norm: float, norms: Tensor) -> float:
+    return clip_norm * (1 - HAIR * torch.finfo(norms.dtype).eps)
+
+
 def _limit(norms: Tensor, clip_norm: float) -> Tensor:
     """min(1, C / norm); a gradient of zero keeps its factor 1."""
-    return (clip_norm / norms).clamp(max=1.0)
+    return (_just_below(clip_norm, norms) / norms).clamp(max=1.0)
 
 
 @BUILDERS("flat")
@@ -47,7 +54,8 @@ def _auto_s(gamma: float) -> ClippingRule:
     """C / (|g| + gamma): Bu, Wang, Zha & Karypis (2022), arXiv:2206.07136, Eq. 4, times C."""
 
     def auto_s(squared_norms: Tensor, clip_norm: float) -> Tensor:
-        return (clip_norm / (example_norms(squared_norms) + gamma)).expand_as(squared_norms)
+        norms = example_norms(squared_norms)
+        return (_just_below(clip_norm, norms) / (norms + gamma)).expand_as(squared_norms)
 
     return auto_s
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from dpviz.training.evaluation import Evaluation, evaluate, forward, weighted_layers
 from dpviz.training.losses import PerExampleLoss
-from dpviz.training.noise import Seeded
+from dpviz.training.noise import seeded
 
 if TYPE_CHECKING:
     from dpviz.training.engine import Trainer
@@ -32,7 +32,7 @@ def diagnose(trainer: Trainer, test: Evaluation) -> dict[str, Any]:
 
     The quantities are those of `losing-less`, Fig. 1, 2 and 5 to 8.
     """
-    generator = Seeded(trainer.spec.seed, "diagnostics").generator
+    generator = seeded(trainer.spec, "diagnostics").generator
     index = torch.randperm(trainer.spec.size, generator=generator)[:EXAMPLES]
     images = trainer.data.train_images[index].float().to(trainer.device)
     labels = trainer.data.train_labels[index].to(trainer.device)

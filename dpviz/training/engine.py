@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from dpviz.training.evaluation import evaluate
 from dpviz.training.features import load_for
 from dpviz.training.losses import build_loss
 from dpviz.training.models import build_model
-from dpviz.training.noise import Seeded, randomness
+from dpviz.training.noise import SECURE, add_noise, noise_grid, randomness, seeded
 from dpviz.training.optimizers import build_optimizer, rate
 from dpviz.training.perexample import Clipped, PerExample
 from dpviz.training.screening import Screening
@@ -52,7 +52,7 @@ class Trainer:
         self.data = _sized(data or load_for(spec, data_dir), spec.size)
         self._plan()
 
-        weights = Seeded(spec.seed, "weights").generator
+        weights = seeded(spec, "weights").generator
         model = build_model(spec.model, spec.knobs_of("model"), self.data.shape, self.data.classes, weights)
         self.model = model.to(self.device)
         self.loss = build_loss(spec.loss, spec.knobs_of("loss"))
@@ -63,10 +63,8 @@ class Trainer:
         self.curriculum = build_curriculum(
             spec.curriculum, spec.knobs_of("curriculum"), self.data, self._training_losses
         )
-        self.streams = {
-            stream: randomness(spec.seed, stream, spec.secure) for stream in ("batches", "noise", "screening")
-        }
-        self.augmentation = Seeded(spec.seed, "augmentation")
+        self.streams = {stream: randomness(spec, stream) for stream in SECURE}
+        self.augmentation = seeded(spec, "augmentation")
         self.screening = self._build_screening() if spec.method == "screening" else None
 
         self.epoch, self.step = 0, 0
@@ -143,6 +141,7 @@ class Trainer:
             self.screening.judge(update, undo=lambda: self._restore(before, memory))
         else:
             update()
+        self._check_weights()
         self.step += 1
 
     def _draw_batch(self) -> tuple[Tensor, Tensor]:
@@ -158,9 +157,10 @@ class Trainer:
 
     def _noisy_mean(self, sums: list[Tensor], noise_std: float) -> list[Tensor]:
         if noise_std > 0:
-            noise = self.streams["noise"].normal(sum(part.numel() for part in sums)).mul_(noise_std).to(self.device)
+            noise = self.streams["noise"].normal(sum(part.numel() for part in sums)).mul_(noise_std)
             shares = noise.split([part.numel() for part in sums])
-            sums = [part + share.view(part.shape) for part, share in zip(sums, shares, strict=True)]
+            grid = noise_grid(noise_std) if self.spec.secure else None
+            sums = [add_noise(part, share.view(part.shape), grid) for part, share in zip(sums, shares, strict=True)]
         return [part / self.spec.batch_size for part in sums]
 
     def _charge(self, sigma: float) -> None:
@@ -169,14 +169,18 @@ class Trainer:
         self.spent.append(Phase(sigma, self.spec.sample_rate, steps))
 
     def _watch(self, clipped: Clipped, labels: Tensor) -> None:
-        total = float(clipped.losses.cpu().double().sum())
-        if not math.isfinite(total):
-            raise Diverged(self._why(total))
-        self.loss_sum += total
+        losses = clipped.losses.double()
+        self.loss_sum += float(losses.where(losses.isfinite(), 0.0).sum())
         self.correct += int((clipped.logits.argmax(1) == labels).sum())
         self.seen += len(labels)
 
-    def _why(self, loss: float) -> str:
+    def _check_weights(self) -> None:
+        """Not the losses: one example's could end a private run, and an end tells of that example."""
+        total = float(torch.stack([weights.detach().sum() for weights in self.parameters]).sum())
+        if not math.isfinite(total):
+            raise Diverged(self._why("weights", total))
+
+    def _why(self, what: str, value: float) -> str:
         spec, step = self.spec, self.epoch * self.steps_per_epoch + self.step + 1
         cause = f"the learning rate ({self.learning_rates[self.epoch]:g}) is most likely too high"
         if not self.private:
@@ -184,12 +188,12 @@ class Trainer:
         elif self.sigmas[self.epoch] * self.clip_norms[self.epoch] / spec.batch_size > 0.1:
             cause += f" for this much noise (sigma C / batch = {self.sigmas[self.epoch]:g} * "
             cause += f"{self.clip_norms[self.epoch]:g} / {spec.batch_size})"
-        return f"the loss became {loss} at step {step} (epoch {self.epoch + 1}): {cause}; lower it and start again"
+        return f"the {what} became {value} at step {step} (epoch {self.epoch + 1}): {cause}; lower it and start again"
 
     def _finish_epoch(self) -> EpochRecord:
         test = evaluate(self.model, self.loss, *self.test, self.epoch)
         if not math.isfinite(test.loss):
-            raise Diverged(self._why(test.loss))
+            raise Diverged(self._why("test loss", test.loss))
         claimed, sound = self._epsilon()
         record = EpochRecord(
             epoch=self.epoch + 1,
@@ -210,7 +214,7 @@ class Trainer:
 
     def _epsilon(self) -> tuple[float | None, float | None]:
         """Claimed and sound epsilon after this epoch: the point of the previewed path, once the ledgers agree."""
-        if self.spent != list(self.phases[: self.epoch + 1]):
+        if not _alike(self.spent, self.phases[: self.epoch + 1]):
             raise RuntimeError(f"training spent {self.spent}, but {self.phases[: self.epoch + 1]} was planned")
         return self._path()[self.epoch] if self.screening else self._planned_path[self.epoch]
 
@@ -288,6 +292,13 @@ class Trainer:
         self.order = state["order"]
         if self.screening:
             self.screening.load(state["screening"])
+
+
+def _alike(spent: Sequence[Phase], planned: Sequence[Phase]) -> bool:
+    """Whether two ledgers are one, but for the last bits: a run may go on where the logarithm is rounded otherwise."""
+    rest = [(phase.sample_rate, phase.steps) for phase in spent] == [(p.sample_rate, p.steps) for p in planned]
+    noise = zip(spent, planned, strict=False)
+    return rest and all(math.isclose(a.noise_multiplier, b.noise_multiplier, rel_tol=1e-12) for a, b in noise)
 
 
 def _sized(data: Data, size: int) -> Data:

@@ -9,6 +9,7 @@ latter, inside the scatter-* models, so what is stored here depends on one examp
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import torch
@@ -28,7 +29,8 @@ def load_for(spec: RunSpec, data_dir: Path | None = None) -> Data:
     return scattered(spec.dataset, data) if spec.model.startswith("scatter-") else data
 
 
-_last: dict[tuple[str, int], Data] = {}
+_last: dict[tuple[str, int, int], Data] = {}
+_one_at_a_time = threading.Lock()  # a run and a trial may both ask; two sets of features would take twice the memory
 
 
 def scattered(name: str, data: Data) -> Data:
@@ -37,12 +39,13 @@ def scattered(name: str, data: Data) -> Data:
     Stored and held in half precision, which keeps all 60,000 images of CIFAR-10 under 2 GB; batches are widened when
     they are drawn. Only the features used last stay in memory.
     """
-    key = (name, len(data.train_images))
-    if key not in _last:
-        train, test = _features(name, "train", data.train_images), _features(name, "test", data.test_images)
-        _last.clear()
-        _last[key] = Data(train, data.train_labels, test, data.test_labels, data.classes)
-    return _last[key]
+    key = (name, len(data.train_images), len(data.test_images))
+    with _one_at_a_time:
+        if key not in _last:
+            train, test = _features(name, "train", data.train_images), _features(name, "test", data.test_images)
+            _last.clear()
+            _last[key] = Data(train, data.train_labels, test, data.test_labels, data.classes)
+        return _last[key]
 
 
 def _features(name: str, part: str, images: Tensor) -> Tensor:

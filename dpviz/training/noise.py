@@ -1,7 +1,16 @@
 """Where random numbers come from: the run's seed, or the operating system. Never the global state that threads share.
 
-Every use (weights, batches, noise ...) has a stream of its own, so that two runs with the same seed draw the same
-batches whatever their noise, and looking at a run (diagnostics) does not change it.
+Every use (weights, batches, noise ...) has a stream of its own, so that looking at a run (diagnostics) does not change
+it. What decides a stream (version 2):
+
+    weights, diagnostics          the seed
+    batches                       the seed, the data, how many examples there are, the batch size
+    noise, screening, augmentation   the seed and all settings of the run
+
+So runs of one seed start from the same weights and, on the same data, draw the same batches, which makes their
+difference less a matter of chance. Their noise is never the same: two runs with common noise would differ by their
+gradients alone, and whoever sees both could read the data. In version 1 the seed alone decided every stream, noise
+included; runs that were begun with it go on with it.
 """
 
 from __future__ import annotations
@@ -15,6 +24,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dpviz.training.spec import RunSpec
+
+GRID_BITS = 20  # secure noise is rounded to a grid of this many bits below its standard deviation
+SECURE = ("batches", "noise", "screening")  # streams that protect people; the others need not be kept secret
+
 
 class Randomness(Protocol):
     """A stream of random numbers whose place can be saved and restored."""
@@ -23,7 +37,7 @@ class Randomness(Protocol):
         """Numbers in [0, 1) with 53 random bits: at 24 the sampling rate itself would be rounded."""
 
     def normal(self, count: int) -> Tensor:
-        """Independent standard normal numbers, in single precision."""
+        """Independent standard normal numbers. In double precision, since single-precision ones end at 5.77."""
 
     def state(self) -> Tensor | None: ...
 
@@ -31,17 +45,21 @@ class Randomness(Protocol):
 
 
 class Seeded:
-    """Decided by the run's seed and the stream's name: the same on every machine. Not for protecting real people."""
+    """Decided by a seed and a name: the same on every machine. Not for protecting real people.
 
-    def __init__(self, seed: int, stream: str) -> None:
+    Normal numbers reach 8.57, where the tail holds 1e-17 (Box-Muller on 53 bits).
+    """
+
+    def __init__(self, seed: int, stream: str, precision: torch.dtype = torch.float64) -> None:
         digest = hashlib.sha256(f"dpviz {seed} {stream}".encode()).digest()
         self.generator = torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
+        self.precision = precision
 
     def uniform(self, count: int) -> Tensor:
         return torch.rand(count, generator=self.generator, dtype=torch.float64)
 
     def normal(self, count: int) -> Tensor:
-        return torch.randn(count, generator=self.generator)
+        return torch.randn(count, generator=self.generator, dtype=self.precision)
 
     def state(self) -> Tensor | None:
         return self.generator.get_state()
@@ -53,9 +71,8 @@ class Seeded:
 class Secure:
     """From the operating system's cryptographic source: cannot be predicted, nor repeated.
 
-    A normal number is the sum of four Box-Muller ones over 2, so that the gaps between floating-point numbers tell
-    an attacker nothing usable about the value before noise: Holohan & Braghin (2021), arXiv:2107.10138. Opacus' secure
-    mode does the same.
+    A normal number is the sum of four Box-Muller ones over 2, so that it is not a function of one pair of 53-bit
+    numbers, which could be solved for: Holohan & Braghin (2021), arXiv:2107.10138. Opacus' secure mode does the same.
     """
 
     def uniform(self, count: int) -> Tensor:
@@ -65,7 +82,7 @@ class Secure:
         # 1 - u lies in (0, 1], so the logarithm is finite.
         radius = np.sqrt(-2 * np.log(1 - self._fractions(4 * count)))
         angle = 2 * math.pi * self._fractions(4 * count)
-        return torch.from_numpy((radius * np.cos(angle)).reshape(4, count).sum(0) / 2).float()
+        return torch.from_numpy((radius * np.cos(angle)).reshape(4, count).sum(0) / 2)
 
     def state(self) -> Tensor | None:
         return None
@@ -78,5 +95,37 @@ class Secure:
         return (np.frombuffer(os.urandom(8 * count), np.uint64) >> 11) * 2.0**-53
 
 
-def randomness(seed: int, stream: str, secure: bool = False) -> Randomness:
-    return Secure() if secure else Seeded(seed, stream)
+def seeded(spec: RunSpec, stream: str) -> Seeded:
+    """A stream that a run's settings decide; the table above says by which of them."""
+    if spec.streams == 1:
+        return Seeded(spec.seed, stream, torch.float32)
+    deciding = {
+        "weights": (),
+        "diagnostics": (),
+        "batches": (spec.dataset, spec.size, spec.batch_size),
+    }.get(stream, (spec.noise_key,))
+    return Seeded(spec.seed, " ".join(map(str, (stream, *deciding))))
+
+
+def randomness(spec: RunSpec, stream: str) -> Randomness:
+    """A run's stream by name: from the system where the run is secure and the stream protects people."""
+    return Secure() if spec.secure and stream in SECURE else seeded(spec, stream)
+
+
+def add_noise(value: Tensor, noise: Tensor, grid: float | None = None) -> Tensor:
+    """value + noise, added in the noise's precision and rounded to multiples of the grid before it is narrowed.
+
+    The last bits of a floating-point sum tell which values it can have come from (Mironov 2012, CCS). Multiples of one
+    grid are the same for all values, so nothing but the noise decides which of them comes out; what is done to it
+    afterwards, narrowing included, is post-processing.
+    """
+    wide = (value.cpu() if value.device.type == "mps" else value).to(noise.dtype)  # MPS has no double precision
+    total = wide + noise.to(wide.device)
+    if grid is not None:
+        total = total.div_(grid).round_().mul_(grid)
+    return total.to(value.device, value.dtype)
+
+
+def noise_grid(noise_std: float) -> float:
+    """The power of 2 that lies GRID_BITS below the noise: dividing by it is exact, rounding to it costs no accuracy."""
+    return 2.0 ** (math.floor(math.log2(noise_std)) - GRID_BITS)

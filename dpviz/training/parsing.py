@@ -9,7 +9,8 @@ import csv
 import io
 import math
 import re
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +22,7 @@ FloatArray = npt.NDArray[np.float64]
 
 MAX_ROWS = 100_000
 MAX_FEATURES = 5_000
-MAX_CELLS = 50_000_000
+MAX_CELLS = 10_000_000  # rows x columns, 80 MB: all that a CSV file of 20 MB can hold
 LABEL_NAMES = ("label", "class", "target", "y")
 PACKED = {
     b"PK": "a zip archive (or an Excel workbook)",
@@ -61,22 +62,18 @@ def parse_csv(content: bytes, label: str | None = None) -> tuple[FloatArray, Flo
     lines = _csv_lines(content)
     header = next(lines)
     column = _label_column(header, label)
-    features = [position for position in range(len(header)) if position != column]
-    if not 1 <= len(features) <= MAX_FEATURES:
-        raise InputError(
-            f"there must be 1 to {MAX_FEATURES:,} feature columns besides the label, got {len(features):,}"
-        )
+    columns = [repr(name[:40]) for position, name in enumerate(header) if position != column]
+    if not 1 <= len(columns) <= MAX_FEATURES:
+        raise InputError(f"there must be 1 to {MAX_FEATURES:,} feature columns besides the label, got {len(columns):,}")
     names: list[str] = []
-    rows: list[list[float]] = []
+    numbers = array("d")  # a list of floats would take four times the memory
     for number, cells in enumerate(lines, start=2):
         if len(cells) != len(header):
             raise InputError(f"row {number} must have {len(header)} cells as the first row has, got {len(cells)}")
-        _check_count(len(rows) + 1, len(features))
-        rows.append(
-            [_number(cells[position], f"row {number}, column {header[position][:40]!r}") for position in features]
-        )
-        names.append(_label(cells[column], number))
-    return np.array(rows, dtype=float).reshape(-1, len(features)), _two_classes(names)
+        _check_count(len(names) + 1, len(columns))
+        names.append(_label(cells.pop(column), number))
+        numbers.extend(_numbers(cells, f"row {number}, column", columns))
+    return np.frombuffer(numbers).reshape(-1, len(columns)), _two_classes(names)
 
 
 def _csv_lines(content: bytes) -> Iterator[list[str]]:
@@ -124,17 +121,24 @@ def _text(content: bytes) -> str:
     return text
 
 
-def _number(cell: str, place: str) -> float:
-    if NUMBER.fullmatch(cell) and math.isfinite(float(cell)):
-        return float(cell)
+def _numbers(cells: Sequence[str], line: str, columns: Sequence[str]) -> list[float]:
+    """Every cell as a number; the first that is none stops the file, named by its line and column."""
+    numbers = [float(cell) if NUMBER.fullmatch(cell) else math.nan for cell in cells]
+    if all(map(math.isfinite, numbers)):
+        return numbers
+    wrong = next(position for position, number in enumerate(numbers) if not math.isfinite(number))
+    raise _no_number(cells[wrong], f"{line} {columns[wrong]}")
+
+
+def _no_number(cell: str, place: str) -> InputError:
     shown = cell[:30]
     if not cell:
-        raise InputError(f"every cell must hold a number, and {place} is empty; fill it or leave the row out")
+        return InputError(f"every cell must hold a number, and {place} is empty; fill it or leave the row out")
     if cell[0] in "=@" or (cell[0] in "+-" and cell[1:2] not in "0123456789."):
-        raise InputError(
+        return InputError(
             f"cells must hold values, and {place} holds the formula {shown!r}; export values, not formulas"
         )
-    raise InputError(f"features must be numbers, and {place} holds {shown!r}; turn words into numbers first")
+    return InputError(f"features must be numbers, and {place} holds {shown!r}; turn words into numbers first")
 
 
 def _label(cell: str, number: int) -> str:
@@ -159,14 +163,15 @@ def _two_classes(names: list[str]) -> FloatArray:
 def _check_count(rows: int, features: int) -> None:
     if not (rows <= MAX_ROWS and rows * features <= MAX_CELLS):
         raise InputError(
-            f"there may be at most {MAX_ROWS:,} rows and {MAX_CELLS:,} numbers, got more; bring fewer rows or columns"
+            f"there may be at most {MAX_ROWS:,} rows and {MAX_CELLS:,} numbers, zeros that are left out included, got "
+            f"{rows:,} rows of {features:,} so far; bring fewer rows or columns"
         )
 
 
 def parse_libsvm(content: bytes, features: int | None = None) -> tuple[FloatArray, FloatArray]:
     """Lines `label index:value ...` with rising indices from 1; what is not named is 0."""
     names: list[str] = []
-    cells: list[tuple[int, int, float]] = []
+    where, which, values = array("i"), array("i"), array("d")  # row, column and number of each pair
     widest = features or 0
     for number, line in enumerate(_text(content).splitlines(), start=1):
         words = line.partition("#")[0].split()
@@ -177,21 +182,23 @@ def parse_libsvm(content: bytes, features: int | None = None) -> tuple[FloatArra
                 f"each line must begin with its label, a number; line {number} begins with {words[0][:30]!r}"
             )
         names.append(str(float(words[0])))
+        pairs = [word.partition(":") for word in words[1:]]
         before = 0
-        for word in words[1:]:
-            index, colon, value = word.partition(":")
+        for index, colon, value in pairs:
             if not (colon and INDEX.fullmatch(index) and before < int(index) <= (features or MAX_FEATURES)):
                 raise InputError(
                     f"after the label come index:value pairs with rising indices from 1 to "
-                    f"{features or MAX_FEATURES:,}; line {number} has {word[:30]!r}"
+                    f"{features or MAX_FEATURES:,}; line {number} has {(index + colon + value)[:30]!r}"
                 )
             before = int(index)
-            cells.append((len(names) - 1, before - 1, _number(value, f"line {number}, feature {index}")))
-            widest = max(widest, before)
+            which.append(before - 1)
+        where.extend([len(names) - 1] * len(pairs))
+        indices = [index for index, *_ in pairs]
+        values.extend(_numbers([value for *_, value in pairs], f"line {number}, feature", indices))
+        widest = max(widest, before)
         _check_count(len(names), widest)
-    if not cells:
+    if not values:
         raise InputError("the file holds no features; each line must be a label and then index:value pairs")
     rows = np.zeros((len(names), widest))
-    where, which, values = zip(*cells, strict=True)
-    rows[list(where), list(which)] = values
+    rows[np.frombuffer(where, np.intc), np.frombuffer(which, np.intc)] = np.frombuffer(values)
     return rows, _two_classes(names)

@@ -75,6 +75,11 @@ class PerExample:
         for some, labels in zip(inputs.chunk(parts), targets.chunk(parts), strict=True):
             part_logits, part_losses, shares = self._shares(some, labels, epoch)
             squared_norms = torch.stack([share.squared_norms() for share in shares])
+            lost = ~squared_norms.sum(0).isfinite()
+            if lost.any():  # no factor shortens infinity: such an example counts nothing
+                squared_norms[:, lost] = 0.0
+                for share in shares:
+                    share.drop(lost)
             unclipped = clip_norm == math.inf
             factors = torch.ones_like(squared_norms) if unclipped else self.clipping(squared_norms, clip_norm)
             if keep is not None:

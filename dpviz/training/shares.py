@@ -21,6 +21,7 @@ LARGE_BLOCK = 32 * 2**20 - 2**16
 # Measured: below the first the Gram matrices are cheaper than written-out gradients; from the second on, strips pay;
 # the third is how many numbers of rows stay in a core's cache.
 GHOST_GAIN, LEAST_STRIP, SLICE_NUMBERS = 5, 32, 500_000
+ROUNDING = 2  # units of rounding of a product of two numbers, one of them scaled, on its way into a sum
 
 
 class Buffers:
@@ -43,7 +44,10 @@ class Share(Protocol):
     """One layer's part of every example's gradient."""
 
     def squared_norms(self) -> Tensor:
-        """Squared length per example."""
+        """Squared length per example, and never less than that of what `weighted_sum` adds up for it."""
+
+    def drop(self, examples: Tensor) -> None:
+        """Set the gradients of these examples to zero."""
 
     def weighted_sum(self, factors: Tensor) -> list[Tensor]:
         """Sum over the examples, each times its factor: one tensor per parameter of the layer."""
@@ -58,6 +62,10 @@ class Written:
     def squared_norms(self) -> Tensor:
         return torch.stack([torch.linalg.vector_norm(g.flatten(1), dim=1) for g in self.gradients]).square().sum(0)
 
+    def drop(self, examples: Tensor) -> None:
+        for gradient in self.gradients:
+            gradient[examples] = 0.0
+
     def weighted_sum(self, factors: Tensor) -> list[Tensor]:
         sums = [(factors @ g.flatten(1)).view(g.shape[1:]) for g in self.gradients]
         return self.shape(sums) if self.shape else sums
@@ -70,11 +78,24 @@ class Factored:
         self.rows, self.grads, self.bias, self.shape = rows, grads, bias, shape
 
     def squared_norms(self) -> Tensor:
+        """A bias is a weight of an input that is always 1, which adds 1 to every product of two rows.
+
+        The products of several places may cancel. So they are added up in double precision, and what rounding may add
+        to the weighted sum, a tiny share of |grads_p| |rows_p| for each place p, counts on top.
+        """
+        one = float(self.bias)
         if self.rows.shape[1] == 1:
-            squares = self.grads.square().sum((1, 2)) * self.rows.square().sum((1, 2))
-        else:
-            squares = (_gram(self.grads) * _gram(self.rows)).sum((1, 2))
-        return squares + self.grads.sum(1).square().sum(1) if self.bias else squares
+            return self.grads.square().sum((1, 2)) * (self.rows.square().sum((1, 2)) + one)
+        grads, rows = _gram(self.grads.double()), _gram(self.rows.double()) + one
+        squares = (grads * rows).sum((1, 2)).clamp(min=0.0)
+        places = (_diagonal(grads) * _diagonal(rows)).sqrt().sum(1)
+        rounding = ROUNDING * torch.finfo(self.grads.dtype).eps * places
+        return (squares.sqrt() + rounding).square().to(self.grads.dtype)
+
+    def drop(self, examples: Tensor) -> None:
+        """In copies: inputs and gradients belong to the forward and the backward pass."""
+        kept = ~examples[:, None, None]
+        self.rows, self.grads = self.rows.where(kept, 0.0), self.grads.where(kept, 0.0)
 
     def weighted_sum(self, factors: Tensor) -> list[Tensor]:
         weighted = (self.grads * factors[:, None, None]).flatten(0, 1)
@@ -84,6 +105,10 @@ class Factored:
 
 def _gram(rows: Tensor) -> Tensor:
     return torch.bmm(rows, rows.transpose(1, 2))
+
+
+def _diagonal(matrices: Tensor) -> Tensor:
+    return matrices.diagonal(dim1=1, dim2=2)
 
 
 def ghost_is_cheaper(places: int, ins: int, outs: int) -> bool:

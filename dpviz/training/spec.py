@@ -235,6 +235,10 @@ NUMBERS: dict[str, Knob] = {
 }
 
 
+# Version of the random streams (noise.py): 1, of which runs of one seed shared their noise, or 2.
+STREAMS = 2
+
+
 @dataclass(frozen=True)
 class RunSpec:
     """Everything that decides a run's result. No device in it: where it ran is provenance."""
@@ -260,8 +264,11 @@ class RunSpec:
     diagnostics: bool = False
     recipe: str = ""
     knobs: tuple[tuple[str, Value], ...] = ()
+    streams: int = STREAMS
 
     def __post_init__(self) -> None:
+        if self.streams not in range(1, STREAMS + 1):
+            raise InputError(f"streams must be a version from 1 to {STREAMS}, got {self.streams!r}")
         check_epochs(self.epochs)
         check_delta(self.delta)
         self.schedule.sigmas(self.epochs)
@@ -304,7 +311,10 @@ class RunSpec:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RunSpec:
-        """The spec in a JSON object; unknown and missing keys are errors, since a spec decides its run fully."""
+        """The spec in a JSON object; unknown and missing keys are errors, since a spec decides its run fully.
+
+        Without a version of the streams it is the first: the spec was written before there was a second.
+        """
         names = {f.name for f in dataclasses.fields(cls)}
         if not isinstance(data, Mapping) or not set(data) <= names or not {"schedule", "epochs"} <= set(data):
             odd = sorted(set(data) - names) if isinstance(data, Mapping) else []
@@ -313,17 +323,31 @@ class RunSpec:
             )
         if not isinstance(data.get("knobs", {}), Mapping):
             raise InputError("knobs must be an object of names and values")
-        rest = dict(data) | {
-            "schedule": Schedule.from_json(data["schedule"]),
-            "knobs": tuple(sorted(data.get("knobs", {}).items())),
-        }
+        rest = (
+            {"streams": 1}
+            | dict(data)
+            | {
+                "schedule": Schedule.from_json(data["schedule"]),
+                "knobs": tuple(sorted(data.get("knobs", {}).items())),
+            }
+        )
         return cls(**rest)
 
     @property
     def key(self) -> str:
-        """Hash of the canonical JSON: equal settings, equal key. The recipe's name is a label and does not count."""
-        data = self.to_json()
-        del data["recipe"]
+        """Hash of the canonical JSON: equal settings, equal key. The recipe's name is a label and does not count.
+
+        The first version of the streams had no name yet, so it is left out: runs of that time keep their keys.
+        """
+        return self._hash("recipe", *(("streams",) if self.streams == 1 else ()))
+
+    @property
+    def noise_key(self) -> str:
+        """What the noise is drawn for: the key, but for diagnostics, which look at a run without changing it."""
+        return self._hash("recipe", "diagnostics")
+
+    def _hash(self, *left_out: str) -> str:
+        data = {name: value for name, value in self.to_json().items() if name not in left_out}
         text = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -259,11 +259,16 @@ def split(name: str, rows: FloatArray, labels: FloatArray) -> Tabular:
     test, train = np.split(order, [round(TEST_SHARE * len(rows))])
     if len(np.unique(labels[train])) < 2 or len(np.unique(labels[test])) < 2:
         raise InputError("both classes must have several rows; one of them is too rare to train and test on")
+    # Whole arrays are made once and then changed in place: at the largest size allowed each takes 80 MB.
+    unit = np.ones((rows.shape[0], rows.shape[1] + 1))
     with np.errstate(over="ignore", invalid="ignore"):
-        deviation = rows[train].std(axis=0)
-        scaled = (rows - rows[train].mean(axis=0)) / np.where(deviation > 0, deviation, 1.0)
-        finite = np.all(np.isfinite(np.vecdot(scaled, scaled)))
-    if not finite:
+        some = rows[train]
+        mean, deviation = some.mean(axis=0), some.std(axis=0)
+        del some
+        np.subtract(rows, mean, out=unit[:, :-1])
+        unit[:, :-1] /= np.where(deviation > 0, deviation, 1.0)
+        lengths = np.sqrt(np.vecdot(unit, unit))
+    if not (np.all(np.isfinite(deviation)) and np.all(np.isfinite(lengths))):
         raise InputError("numbers must be of a size that can be averaged; one column's are too large or too small")
-    unit = unit_rows(np.column_stack([scaled, np.ones(len(rows))]))
+    unit /= lengths[:, None]
     return Tabular(name, unit[train], labels[train], unit[test], labels[test], notes=(SCALED, UNIT))

@@ -9,7 +9,7 @@ import streamlit as st
 
 from dpviz.privacy.records import Guarantee
 from dpviz.privacy.tables import InputError
-from dpviz.views.numbers import delta_text, epsilon_text
+from dpviz.views.numbers import delta_text, epsilon_remark, epsilon_text
 
 CLAIMED = "What the method's authors would quote for these settings."
 SOUND = "What holds, with every use of the data priced."
@@ -27,8 +27,10 @@ def guarantee_card(guarantee: Guarantee, *, title: str = "Guarantee") -> None:
         sound.metric("Sound ε" + delta, epsilon_text(guarantee.sound), help=SOUND)
         if guarantee.sound is None:
             st.error("There is no guarantee: no finite epsilon covers every use of the data.")
-        if guarantee.sound is not None and guarantee.sound.fallback:
-            st.caption(f"Sound ε: {guarantee.sound.fallback}.")
+        claimed_only = None if guarantee.claimed == guarantee.sound else guarantee.claimed
+        for name, cost in (("Claimed", claimed_only), ("Sound", guarantee.sound)):
+            if cost is not None and epsilon_remark(cost):
+                st.caption(f"{name} ε: {epsilon_remark(cost)}.")
         holds, leaves_out = st.columns(2)
         holds.markdown(_list("It rests on", guarantee.assumptions))
         leaves_out.markdown(_list("Not covered", guarantee.not_covered))

@@ -36,7 +36,7 @@ from dpviz.views.comparison_figures import (
     fit_figure,
     frontier_figure,
 )
-from dpviz.views.runs import duration_words, epsilon_words
+from dpviz.views.runs import duration_words, spent_words
 
 OPENED = "compare.opened"
 TABLE = "compare.table"
@@ -290,10 +290,10 @@ def _ends_table(ends: pd.DataFrame) -> pd.DataFrame:
             "Test accuracy (%)": ends["test_accuracy"].round(2),
             "± sd": ends["accuracy_spread"].round(2),
             "Seeds": ends["seeds"].where(known),
-            "Sound ε": ends["epsilon_sound"].map(epsilon_words),
+            "Sound ε": [spent_words(*spent) for spent in zip(ends["spent_sound"], ends["at_most"], strict=True)],
             "Claimed ε": [
-                epsilon_words(value, "none" if own else "not printed")
-                for value, own in zip(ends["epsilon_claimed"], known, strict=True)
+                spent_words(value, at_most, "none" if own else "not printed")
+                for value, at_most, own in zip(ends["spent_claimed"], ends["at_most"], known, strict=True)
             ],
             "Epochs": ends["epoch"],
             "Training time": ends["minutes"].map(lambda m: duration_words(60 * m), na_action="ignore"),

@@ -86,7 +86,13 @@ def act(action: Callable[..., None], *arguments: Any) -> None:
 def _open_link(it: Board, text: str) -> None:
     sigmas, fields = decode(text)
     settings = Settings.from_link(len(sigmas), fields)
-    it.take("shared curve", sigmas, "This schedule and its settings come from the link.")
+    note = "This schedule and its settings come from the link."
+    if fields.get("adjacency", settings.adjacency) != settings.adjacency:
+        note += (
+            f" It asked for {fields['adjacency']} neighbours, which have no price with {settings.sampling} batches; "
+            f"the same epsilon holds for {settings.adjacency} neighbours, as shown here."
+        )
+    it.take("shared curve", sigmas, note)
     write_settings(settings)
 
 
@@ -234,7 +240,11 @@ def as_json(it: Board, settings: Settings) -> dict[str, Any]:
         "epochs": settings.epochs,
         "delta": settings.delta,
         **settings.assumptions,
-        "epsilon": {name: "infinity" if math.isinf(end) else end for name, end in ends.items()},
+        "epsilon": {
+            **{name: "infinity" if math.isinf(end) else end for name, end in ends.items()},
+            "wide": cost.wide,
+            "fallback": cost.fallback,
+        },
     }
 
 

@@ -13,13 +13,14 @@ import re
 import sys
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpviz.ui.places import places
+from dpviz.ui.request_guard import host_name
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -49,8 +50,9 @@ class Front:
 
     heard = 0.0  # when a browser last said something, on the clock of time.monotonic
 
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
+    def __init__(self, app: ASGIApp, hosts: Collection[str] | None = None) -> None:
+        """With `hosts`, requests under other names are let through: whoever stands behind decides about them."""
+        self.app, self.hosts = app, hosts
         self.files = _files()
         self.pages = {f"/{place.url_path}" for place in places()}
 
@@ -58,13 +60,20 @@ class Front:
         """Only what was found when the server started is a file here: no address leads out of the folder."""
         if scope["type"] != "http":
             await self.app(scope, _noting(receive), send)
-        elif scope["method"] == "GET" and scope["path"] in self.files:
+        elif scope["method"] != "GET" or not self._knows(scope):
+            await self.app(scope, receive, send)
+        elif scope["path"] in self.files:
             file = self.files[scope["path"]]
             await _send(file.read_bytes(), mimetypes.guess_type(file.name)[0], FOREVER, send)
-        elif scope["method"] == "GET" and scope["path"] in self.pages:
+        elif scope["path"] in self.pages:
             await _send(page_text().encode(), "text/html; charset=utf-8", "no-cache", send)
         else:
             await self.app(scope, receive, send)
+
+    def _knows(self, scope: Scope) -> bool:
+        headers = dict(scope["headers"])
+        asked = host_name(headers.get(b"host", b"").decode("latin-1"))
+        return self.hosts is None or (asked in self.hosts and b"origin" not in headers)
 
 
 @cache

@@ -94,7 +94,11 @@ def _trial(spec: RunSpec) -> None:
     st.markdown(":small[Expected time]", width="content")
     told = "Nothing alike ran so far. Tries a few steps in the background, keeps nothing."
     if st.button("Time a few steps", disabled=bool(read_only()), help=read_only() or told):
-        trials().start(spec)
+        try:
+            trials().start(spec)
+        except InputError as error:
+            input_error(error)
+            return
         st.rerun()
     if trials().problem(spec):
         input_error(InputError(trials().problem(spec)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import threading
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
@@ -44,6 +45,7 @@ JOB = "local.job"
 UPLOAD = "upload"
 PICTURE = {"length": 4.0, "radius": 1.5, "epochs": 4, "batch_size": 1}
 PICTURE_VISITS = 64
+_one_file_at_a_time = threading.Lock()  # reading takes some hundred MB
 GRADIENT_LABELS = {ANSWERED: "the answered label (as printed)", TRUE: "the person's own label"}
 
 
@@ -221,7 +223,7 @@ def _load(name: str) -> Tabular:
 
 def _uploaded() -> Tabular | None:
     """The uploaded file as data; it stays in this session's memory and is never written."""
-    most = LIMITS["upload"].most
+    most = min(LIMITS["upload"].most, st.get_option("server.maxUploadSize"))
     file = st.file_uploader(
         "CSV with a label column, or LIBSVM",
         ["csv", "libsvm", "svm", "txt"],
@@ -234,10 +236,23 @@ def _uploaded() -> Tabular | None:
     try:
         content = file.getvalue()
         label = _label(content) if file.name.lower().endswith(".csv") else None
-        return read_upload(content, file.name, label)
+        found = _parsed(content, file.name, label)
     except InputError as error:
-        input_error(error)
+        found = error
+    if isinstance(found, InputError):
+        input_error(found)
         return None
+    return found
+
+
+@st.cache_resource(scope="session", max_entries=1, show_spinner="Reading the file")
+def _parsed(content: bytes, name: str, label: str | None) -> Tabular | InputError:
+    """The file as data, or what is wrong with it: found out once, since pages rerun at every click."""
+    with _one_file_at_a_time:
+        try:
+            return read_upload(content, name, label)
+        except InputError as error:
+            return error
 
 
 def _label(content: bytes) -> str | None:

@@ -32,7 +32,7 @@ from dpviz.ui.runs import (
 )
 from dpviz.views.diagnostics import has_diagnostics
 from dpviz.views.numbers import delta_text
-from dpviz.views.runs import duration_words, epsilon_words, run_figure, run_frame, run_name, schedule_words, title_of
+from dpviz.views.runs import duration_words, run_figure, run_frame, run_name, schedule_words, spent_words, title_of
 
 PICKED = "train.run"  # the list's key; each choice that is not made in the list gives it a new number
 PICKS = "train.picks"
@@ -183,19 +183,34 @@ def settings_words(run: Run) -> str:
 
 
 def _numbers(run: Run) -> None:
-    last = run.epochs[-1] if run.epochs else None
+    spent = run.spent
     shown = {"Test accuracy": "–", "Sound ε spent": "–", "Claimed ε spent": "–"}
-    if last:
-        shown = {
-            "Test accuracy": f"{100 * last.test_accuracy:.2f} %",
-            "Sound ε spent": epsilon_words(last.epsilon_sound),
-            "Claimed ε spent": epsilon_words(last.epsilon_claimed, "none"),
-        }
+    if run.epochs:
+        shown["Test accuracy"] = f"{100 * run.epochs[-1].test_accuracy:.2f} %"
+    if spent and (spent.steps or spent.redone):
+        shown["Sound ε spent"] = spent_words(spent.epsilon_sound, spent.at_most)
+        shown["Claimed ε spent"] = spent_words(spent.epsilon_claimed, spent.at_most, "none")
     shown["Epochs"] = f"{len(run.epochs)} of {run.spec.epochs}"
     shown["Training time"] = duration_words(sum(record.seconds for record in run.epochs))
     with st.container(horizontal=True):
         for label, value in shown.items():
             st.metric(label, value, width="content")
+    extra = extra_words(run)
+    if extra:
+        st.caption(extra)
+
+
+def extra_words(run: Run) -> str:
+    """Why a run has spent more than its last epoch says; empty if it has not."""
+    spent, last = run.spent, run.epochs[-1].step if run.epochs else 0
+    if spent is None or run.status in LIVE or not (spent.steps > last or spent.redone):
+        return ""
+    if spent.at_most:
+        return "It is not on record how far the run came after its last epoch, so ε counts one more epoch in full."
+    again = sum(end - start for start, end in spent.redone)
+    parts = [f"{spent.steps - last:,} steps after its last epoch"] if spent.steps > last else []
+    parts += [f"{again:,} steps that were lost and taken again with fresh noise"] if again else []
+    return f"ε counts also {' and '.join(parts)}."
 
 
 def _curves(run: Run) -> None:

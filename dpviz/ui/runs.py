@@ -16,6 +16,7 @@ from dpviz.runs.cached import default_folder
 from dpviz.runs.local_results import PAPER as LOCAL
 from dpviz.runs.local_results import LocalResult, local_results
 from dpviz.runs.records import LIVE
+from dpviz.runs.spending import Spending
 from dpviz.training.limits import refuse_if_read_only
 from dpviz.training.spec import DATASETS, MODELS, RunSpec
 from dpviz.ui.people import person
@@ -71,11 +72,11 @@ def is_live(summary: Summary) -> bool:
 
 def load(summary: Summary) -> Run:
     """The whole run behind a line of the list; read again only when the line says that it changed."""
-    return _load(store().folder, summary.id, summary.status, summary.epochs_done, summary.title)
+    return _load(store().folder, summary.id, summary.status, summary.epochs_done, summary.title, summary.written)
 
 
 @lru_cache(maxsize=2000)
-def _load(folder: Path, run_id: str, status: str, epochs_done: int, title: str) -> Run:
+def _load(folder: Path, run_id: str, status: str, epochs_done: int, title: str, written: Spending | None) -> Run:
     return Store(folder).get(run_id)
 
 

@@ -18,7 +18,7 @@ from dpviz.ui.knobs import choose, knob_inputs
 from dpviz.ui.places import HANDOFF
 from dpviz.ui.schedule_editor import Certified, Curve, schedule_editor
 from dpviz.ui.settings import OWN_DATA, Settings, delta_warning, read_settings, settings_panel, settings_words
-from dpviz.views.numbers import epsilon_text
+from dpviz.views.numbers import epsilon_kind, epsilon_remark, epsilon_text
 
 APPEARED = "schedule.appeared"  # in the session once the editor had its moment
 FIRST_SIGHT = 0.2  # seconds
@@ -117,12 +117,12 @@ def _editor(it: Board, settings: Settings) -> None:
         ghost=it.origin,
         pinned=pins,
         target=settings.target,
-        certified=Certified(cost.lower, cost.upper, epsilon_text(cost)),
+        certified=Certified(cost.lower, cost.upper, epsilon_text(cost), epsilon_kind(cost)),
         height=380,
         on_draw=lambda _: it.say(),
     )
-    if cost.fallback:
-        st.caption(f"This number is the {cost.fallback}.")
+    if epsilon_remark(cost):
+        st.caption(f"This number: {epsilon_remark(cost)}.")
 
 
 def _buttons(it: Board, settings: Settings) -> None:
@@ -205,15 +205,17 @@ def _what_if(it: Board, settings: Settings) -> None:
         what_if_figure(frame), alt="The epsilons of the table on one axis.", config={"displayModeBar": False}
     )
     st.caption(
-        "Fixed order and shuffled: each example is in one batch an epoch. Nobody has a tight price for shuffling, so "
-        "neither gets credit for randomness. RDP gives upper bounds; PLD a certified band."
+        "Fixed order and shuffled: each example is in one batch per epoch. Nobody has a tight price for shuffling, so "
+        "neither gets credit for randomness. One example less would shift all their later batches, so their neighbours "
+        "differ by an example that counts nothing, or by another example. RDP gives upper bounds; PLD a certified band."
     )
 
 
 def _files(it: Board, settings: Settings) -> None:
-    from dpviz.ui.export import opacus_script
+    from dpviz.ui.export import opacus_script, script_epsilons
 
     script = opacus_script(it.sigmas, settings)
+    rdp, certified = script_epsilons(it.sigmas, settings)
     with st.container(horizontal=True):
         text = json.dumps(drawing.as_json(it, settings), indent=2, allow_nan=False)
         st.download_button("Schedule as JSON", text, "schedule.json", "application/json", on_click="ignore")
@@ -221,7 +223,10 @@ def _files(it: Board, settings: Settings) -> None:
             "Schedule as CSV", partial(_csv, it.sigmas, settings), "schedule.csv", "text/csv", on_click="ignore"
         )
         st.download_button("Export code", script, "train_private.py", "text/x-python", on_click="ignore")
-    st.markdown("A training script for Opacus with this schedule; its RDP accountant ends at the same epsilon.")
+    st.markdown(
+        f"A training script for Opacus with this schedule. It prints ε by Opacus' RDP accountant, at the end {rdp}. "
+        f"The certified ε of the same steps is {certified}."
+    )
     if settings.sampling != "poisson" or settings.adjacency != "add-remove":
         st.caption("The script draws Poisson batches, and Opacus prices neighbours with one example more or less.")
     st.code(script, language="python", height=360)

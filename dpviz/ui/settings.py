@@ -20,12 +20,14 @@ from dpviz.privacy import (
     Epsilon,
     Ledger,
     Phase,
+    adjacency_of,
     epoch_phases,
     epsilon,
+    nearest_adjacency,
     steps_per_epoch,
 )
 from dpviz.privacy.records import check_delta
-from dpviz.privacy.tables import InputError
+from dpviz.privacy.tables import InputError, Table
 from dpviz.training.spec import DATASETS
 from dpviz.ui.schedule_editor import MAX_EPOCHS
 from dpviz.views.numbers import delta_text
@@ -46,7 +48,7 @@ class Settings:
     delta: float = 1e-5
     target: float | None = 2.0
     accountant: str = "pld"
-    adjacency: str = "add-remove"
+    adjacency: str | None = None  # None: what the sampling's price is about; always a name once made
     sampling: str = "poisson"
 
     def __post_init__(self) -> None:
@@ -57,9 +59,8 @@ class Settings:
             raise InputError(
                 f"batch size must be from 1 to the {self.dataset_size:,} training examples, got {self.batch_size:,}"
             )
-        for noun, table in (("accountant", ACCOUNTANTS), ("adjacency", ADJACENCIES), ("sampling", SAMPLINGS)):
-            if getattr(self, noun) not in table:
-                raise InputError(f"unknown {noun} {getattr(self, noun)!r}; choose one of {', '.join(table)}")
+        ACCOUNTANTS[self.accountant]
+        object.__setattr__(self, "adjacency", adjacency_of(self.sampling, self.adjacency))
 
     @property
     def sample_rate(self) -> float:
@@ -92,12 +93,17 @@ class Settings:
 
     @classmethod
     def from_link(cls, epochs: int, fields: Mapping[str, Any]) -> Settings:
-        """The settings of a share link; fields that it leaves out take their defaults."""
+        """The settings of a share link; fields that it leaves out take their defaults.
+
+        Old links may hold add-remove with a fixed order, which has no price: they open with what the price is about.
+        """
         data = {name: value for name, value in fields.items() if name not in ("target_epsilon", "preset")}
         known = DATASETS.get(str(data.get("dataset", "")))
         size = data.get("dataset_size", cls.dataset_size)
         # A known dataset of another size (a part of it, say) is somebody's own data.
         data["dataset"] = data["dataset"] if known and known.facts["size"] == size else OWN_DATA
+        if data.get("adjacency") in ADJACENCIES:
+            data["adjacency"] = nearest_adjacency(data.get("sampling", cls.sampling), data["adjacency"])
         return cls(**data, epochs=epochs, target=fields.get("target_epsilon"))
 
 
@@ -170,15 +176,17 @@ def settings_panel(on_epochs: Callable[[], None]) -> None:
         help="A line in the plot, and what “Fit to ε” aims at. Empty: none.",
         **_stored("target"),
     )
-    _choice("Accountant", "accountant", ACCOUNTANT_TITLES, {name: entry.help for name, entry in ACCOUNTANTS.items()})
-    _choice("Neighbouring datasets", "adjacency", ADJACENCY_TITLES, ADJACENCIES)
-    _choice("Batches", "sampling", SAMPLING_TITLES, SAMPLINGS)
+    _choice("Accountant", "accountant", ACCOUNTANT_TITLES, ACCOUNTANTS)
+    _choice("Batches", "sampling", SAMPLING_TITLES, SAMPLINGS, on_change=_keep_neighbours_possible)
+    allowed = SAMPLINGS[st.session_state[session_key("sampling")]].facts["adjacencies"]
+    titles = {name: title for name, title in ADJACENCY_TITLES.items() if name in allowed}
+    _choice("Neighbouring datasets", "adjacency", titles, ADJACENCIES)
 
 
 def settings_words(settings: Settings) -> str:
     """What the settings come to, with units."""
     return (
-        f"Sampling rate q = {settings.sample_rate:.4g}, {settings.steps:,} steps an epoch, "
+        f"Sampling rate q = {settings.sample_rate:.4g}, {settings.steps:,} steps per epoch, "
         f"{settings.steps * settings.epochs:,} steps in all."
     )
 
@@ -197,14 +205,27 @@ def _stored(field: str) -> dict[str, Any]:
     return {"key": session_key(field), "persist_state": "session"}
 
 
-def _choice(label: str, field: str, titles: Mapping[str, str], helps: Mapping[str, str]) -> None:
+def _choice(
+    label: str,
+    field: str,
+    titles: Mapping[str, str],
+    table: Table,
+    on_change: Callable[[], None] | None = None,
+) -> None:
     st.selectbox(
         label,
         list(titles),
         format_func=lambda name: titles[name],
-        help="  \n".join(f"**{titles[name]}**: {helps[name]}" for name in titles),
+        help="  \n".join(f"**{titles[name]}**: {table[name].help}" for name in titles),
+        on_change=on_change or "rerun",
         **_stored(field),
     )
+
+
+def _keep_neighbours_possible() -> None:
+    """Other batches may have no price for the neighbours that were chosen."""
+    sampling, adjacency = (st.session_state[session_key(field)] for field in ("sampling", "adjacency"))
+    st.session_state[session_key("adjacency")] = nearest_adjacency(sampling, adjacency)
 
 
 def _fill_in_size() -> None:

@@ -98,7 +98,7 @@ def _sigma(code: int) -> float:
 def _word(name: str, value: Any) -> Value:
     """A name from one of the tables: its shape is checked here, its meaning where it is looked up."""
     if not (isinstance(value, str) and re.fullmatch(r"[a-z0-9][a-z0-9_.-]{0,39}", value)):
-        raise InputError(f"{name} must be a short name such as add-remove, got {str(value)[:40]!r}")
+        raise InputError(f"{name} must be a short name such as zero-out, got {str(value)[:40]!r}")
     return value
 
 

@@ -11,9 +11,11 @@ from pathlib import Path
 import streamlit as st
 from starlette.middleware import Middleware
 
+from dpviz.training.limits import read_only
 from dpviz.ui.front import Front, files_first
 from dpviz.ui.people import person, sign_out_button
 from dpviz.ui.places import places
+from dpviz.ui.request_guard import RequestGuard
 
 ICON = Path(__file__).with_name("icon.svg")
 QUIET = 3.0  # seconds without a word from any browser, then comes the other pages' turn
@@ -34,7 +36,7 @@ def run() -> None:
 
 def front() -> list[Middleware]:
     """What stands before Streamlit on the server."""
-    return [Middleware(Front)]
+    return [Middleware(RequestGuard, option=st.get_option, locked=read_only), Middleware(Front)]
 
 
 @asynccontextmanager

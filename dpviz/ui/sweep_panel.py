@@ -10,7 +10,7 @@ from dpviz.privacy.tables import InputError
 from dpviz.runs import Store
 from dpviz.runs.cluster import ClusterRunner, ray_address
 from dpviz.runs.drive import WIDTH, Drive, driven, launch
-from dpviz.runs.fold import Result, by_key, price_words, result
+from dpviz.runs.fold import Result, price_words, result
 from dpviz.runs.sweep import Sweep
 from dpviz.runs.sweeps import SweepFolder, sweep_ids
 from dpviz.training.limits import read_only
@@ -78,7 +78,7 @@ def _panel(live_before: bool) -> None:
     problem = st.session_state.pop(PROBLEM, "")
     if problem:
         input_error(InputError(problem))
-    runs = by_key(own.list().runs)
+    runs = own.list().runs
     for place, sweep_id in enumerate(ids):
         try:
             _sweep(own, result(own, sweep_id, runs), first=place == 0)
@@ -98,7 +98,8 @@ def _sweep(own: Store, found: Result, *, first: bool) -> None:
             elif not anywhere:
                 if not found.finished or (found.failed and not sweep.search):  # a search has learnt from what failed
                     _button("Resume sweep", sweep.id, start, sweep, help="Trains what is left or failed.")
-                _button("Forget", sweep.id, SweepFolder(own, sweep.id).delete, help="Its runs stay.")
+                forgets = "Its runs stay. What it spent on runs that are deleted is forgotten with it."
+                _button("Forget", sweep.id, SweepFolder(own, sweep.id).delete, help=forgets)
         if here is not None and here.problem:
             input_error(InputError(here.problem))
         with st.expander("Results", expanded=first):

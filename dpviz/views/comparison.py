@@ -21,13 +21,14 @@ from dpviz.papers import RECIPES, TITLES, Reported, recipes_of
 from dpviz.privacy import Schedule, epoch_phases, guarantee
 from dpviz.privacy.special import stdtr, stdtrit
 from dpviz.runs import CachedRun, Run
-from dpviz.training.spec import RunSpec
+from dpviz.training.spec import STREAMS, RunSpec
 from dpviz.views.axes import AXES
 from dpviz.views.runs import curve, run_name
 
 SOURCES = {"own": "my run", "cached": "full-length run", "reported": "reported"}
 ABOUT = ("group", "name", "source", "paper", "place", "dataset", "model", "method", "run", "seed", "point")
-COLUMNS = (*ABOUT, *AXES, "spread")
+SPENT = ("spent_sound", "spent_claimed", "at_most")  # by the whole run, also after its last whole epoch
+COLUMNS = (*ABOUT, *AXES, "spread", *SPENT)
 SPREAD_OF = {"test_accuracy": "accuracy_spread", "test_loss": "loss_spread"}
 CONFIDENCE = 0.95
 
@@ -46,7 +47,7 @@ def comparison_frame(
 
 def group_of(run: Run) -> str:
     """Finished runs with the same settings but for the seed are one group; an unfinished run stands alone."""
-    settings = dataclasses.replace(run.spec, seed=0).key
+    settings = dataclasses.replace(run.spec, seed=0, streams=STREAMS).key
     return f"own/{settings}" if run.status == "done" else f"own/{settings}/{run.id}"
 
 
@@ -70,7 +71,15 @@ def _so_far(run: Run) -> str:
 def _run_rows(run: Run, who: tuple[str, str, str, str]) -> Iterator[tuple[Any, ...]]:
     spec = run.spec
     about = (*who, "", spec.dataset, spec.model, spec.method, run.id, spec.seed, 0)
-    return ((*about, *numbers, math.nan) for numbers in curve(run))
+    return ((*about, *numbers, math.nan, *_spent(run)) for numbers in curve(run))
+
+
+def _spent(run: Run) -> tuple[float, float, bool]:
+    spent = run.spent
+    if spent is None:
+        return math.nan, math.nan, False
+    sound, claimed = (math.nan if value is None else value for value in (spent.epsilon_sound, spent.epsilon_claimed))
+    return sound, claimed, spent.at_most
 
 
 def _reported_rows(reported: Iterable[Reported]) -> Iterator[tuple[Any, ...]]:
@@ -105,7 +114,8 @@ def _reported_row(number: Reported, places: str, group: str, point: int) -> tupl
     about = (group, TITLES[number.name], "reported", number.paper, places, dataset_of(number))
     settings = (spec.model, spec.method) if spec else ("", "")
     spread = math.nan if number.spread is None else 100 * number.spread
-    return (*about, *settings, "", -1, point, *values.values(), spread)
+    spent = (values["epsilon_sound"], values["epsilon_claimed"], False)
+    return (*about, *settings, "", -1, point, *values.values(), spread, *spent)
 
 
 def sound_epsilon(spec: RunSpec) -> float:
@@ -142,7 +152,7 @@ def fold(frame: pd.DataFrame) -> pd.DataFrame:
     about = {name: (name, "first") for name in ABOUT if name not in ("group", "point", "run", "seed")}
     numbers = {name: (name, "mean") for name in AXES if name != "epoch"}
     spreads = {new: (old, "std") for old, new in SPREAD_OF.items()}
-    told = {"seeds": ("run", "size"), "spread": ("spread", "first")}
+    told = {"seeds": ("run", "size"), "spread": ("spread", "first")} | {name: (name, "max") for name in SPENT}
     grouped = frame.groupby(keys, sort=False, dropna=False)
     folded = grouped.agg(**about, **numbers, **spreads, **told).reset_index()
     folded["accuracy_spread"] = folded["accuracy_spread"].fillna(folded.pop("spread"))

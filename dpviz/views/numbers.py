@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 from dpviz.privacy.records import Epsilon
+from dpviz.privacy.rounding import epsilon_number
+from dpviz.views.titles import ACCOUNTANT_KINDS
+
+__all__ = ["delta_text", "epsilon_kind", "epsilon_number", "epsilon_remark", "epsilon_text", "sigma_text"]
 
 NARROW = 1e-6  # a band as narrow as this, relative to its value, is an exact number
-
-
-def epsilon_number(epsilon: float) -> str:
-    """Three digits after the point for small epsilons, fewer for large ones; the editor writes them the same way."""
-    return _written(epsilon, round)
 
 
 def epsilon_text(epsilon: Epsilon | None) -> str:
@@ -21,11 +19,27 @@ def epsilon_text(epsilon: Epsilon | None) -> str:
         return "none"
     if epsilon.upper - epsilon.lower <= NARROW * epsilon.upper or math.isinf(epsilon.lower):
         return epsilon_number(epsilon.upper)
-    upper = _written(epsilon.upper, math.ceil)
+    upper = epsilon_number(epsilon.upper)
     if epsilon.lower == 0:
         return f"≤ {upper}"
-    lower = _written(epsilon.lower, math.floor)
+    lower = epsilon_number(epsilon.lower, up=False)
     return upper if lower == upper else f"{lower}–{upper}"
+
+
+def epsilon_kind(epsilon: Epsilon) -> str:
+    """What kind of number it is: `certified`, `certified, wide`, or what stands in for a certified band."""
+    if epsilon.fallback:
+        return epsilon.fallback.partition(", because")[0]
+    kind = ACCOUNTANT_KINDS[epsilon.accountant]
+    return f"{kind}, wide" if epsilon.wide else kind
+
+
+def epsilon_remark(epsilon: Epsilon) -> str:
+    """What a person must know besides the number; empty for a narrow certified band."""
+    kind = epsilon_kind(epsilon)
+    if epsilon.wide:
+        return f"{epsilon.fallback or kind}: the true value may lie well below the upper end"
+    return epsilon.fallback or ("" if kind in ("certified", "exact") else kind)
 
 
 def delta_text(delta: float) -> str:
@@ -37,12 +51,3 @@ def delta_text(delta: float) -> str:
 def sigma_text(sigma: float) -> str:
     """Four digits, as the editor draws them."""
     return f"{sigma:.4g}"
-
-
-def _written(epsilon: float, rounding: Callable[[float], int]) -> str:
-    if math.isinf(epsilon):
-        return "∞"
-    if epsilon >= 1e6:
-        return f"{epsilon:.2e}".replace("e+0", "e").replace("e+", "e")
-    digits = 3 if epsilon < 10 else 2 if epsilon < 100 else 1 if epsilon < 1000 else 0
-    return f"{rounding(epsilon * 10**digits) / 10**digits:,.{digits}f}"

@@ -18,6 +18,7 @@ from dpviz.privacy import (
     Ledger,
     Phase,
     Schedule,
+    adjacency_of,
     epoch_phases,
     epsilon,
     guarantee,
@@ -136,14 +137,18 @@ def order(at: Example) -> Finding:
 @pitfall(
     "Batches must be drawn at random",
     "The small epsilons of DP-SGD come from Poisson sampling: nobody knows who is in a batch. With a fixed order each "
-    "example is in one known batch an epoch, and the gain is gone. Shuffling lies between; nobody has a tight price.",
+    "example is in one known batch per epoch, and the gain is gone. Shuffling lies between; nobody has a tight price. "
+    "Without sampling the price is about one example that counts nothing, while all batches stay as they are.",
 )
 def batches(at: Example) -> Finding:
     costs = {name: at.price(sampling=name) for name in SAMPLINGS}
     factor = costs["fixed-order"].upper / costs["poisson"].upper
     return Finding(
         f"Without amplification this curve costs {factor:.1f} times as much.",
-        tuple((SAMPLING_TITLES[name], cost) for name, cost in costs.items()),
+        tuple(
+            (f"{SAMPLING_TITLES[name]} ({ADJACENCY_TITLES[adjacency_of(name)].lower()})", cost)
+            for name, cost in costs.items()
+        ),
     )
 
 
@@ -161,7 +166,7 @@ def sorted_examples(at: Example) -> Finding:
         (
             ("Sorted, as claimed", claim.claimed),
             ("Sorted, what holds", claim.sound),
-            ("Sorted in a public order", public),
+            ("Sorted in a public order (zero out one)", public),
             ("Masked, what holds", masked.sound),
         ),
     )
@@ -220,8 +225,9 @@ def deltas(at: Example) -> Finding:
 
 @pitfall(
     "Which neighbours?",
-    "Adding or removing one example moves the gradient sum by at most one clipping norm; replacing one by another, by "
-    "two. Papers use either, often without saying which.",
+    "Adding or removing one example, or counting it as zero, moves the gradient sum by at most one clipping norm; "
+    "replacing one by another moves it by two. Papers use either, often without saying which. Batches in a fixed or "
+    "shuffled order all change when one example is removed: there only zeroing out or replacing has a price.",
 )
 def neighbours(at: Example) -> Finding:
     costs = {name: at.price(adjacency=name) for name in ADJACENCIES}
@@ -234,8 +240,10 @@ def neighbours(at: Example) -> Finding:
 
 @pitfall(
     "Trying is spending",
-    "Choosing the best of several runs, settings or epochs looks at all of them. Unless the choice itself is private, "
-    "the runs add up, and the figure of a single run is too low.",
+    "Choosing the best of several runs, settings or epochs looks at all of them, also at those that failed or were "
+    "deleted. Unless the choice itself is private, the runs add up, and the figure of a single run is too low. Here "
+    "each run draws batches and noise of its own; runs that share their batches cost more, and runs that share their "
+    "noise have no price together.",
 )
 def tuning(at: Example) -> Finding:
     costs = {runs: selection_cost(at.phases, at.delta, runs) for runs in (1, 5, 20)}

@@ -52,6 +52,12 @@ def epsilon_words(value: float | None, missing: str = NO_GUARANTEE) -> str:
     return missing if value is None or math.isnan(value) else epsilon_number(value)
 
 
+def spent_words(value: float | None, at_most: bool, missing: str = NO_GUARANTEE) -> str:
+    """An epsilon that was spent; "at most 1.235" where it is not on record how far the run came."""
+    words = epsilon_words(value, missing)
+    return f"at most {words}" if at_most and value is not None and math.isfinite(value) else words
+
+
 def duration_words(seconds: float) -> str:
     """A time as a person says it: "0.4 s", "3 min 20 s", "2 h 5 min"."""
     whole = max(0, round(seconds))

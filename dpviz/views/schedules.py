@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from dpviz.privacy import ACCOUNTANTS, ADJACENCIES, SAMPLINGS, Ledger, epoch_phases, epsilon, epsilon_path, price_tags
+from dpviz.privacy import ACCOUNTANTS, SAMPLINGS, Ledger, epoch_phases, epsilon, epsilon_path, price_tags
 from dpviz.views.axes import COLOURS, GREY, layout
-from dpviz.views.numbers import epsilon_text, sigma_text
+from dpviz.views.numbers import epsilon_number, epsilon_text, sigma_text
 from dpviz.views.titles import ACCOUNTANT_TITLES, ADJACENCY_TITLES, SAMPLING_TITLES
 
 SYMBOLS = ("circle", "diamond", "square")
@@ -49,7 +49,7 @@ def path_frame(
     delta: float,
     *,
     accountant: str = "pld",
-    adjacency: str = "add-remove",
+    adjacency: str | None = None,
     sampling: str = "poisson",
 ) -> pd.DataFrame:
     """Sigma of each epoch and the epsilon spent by its end, as a band."""
@@ -76,7 +76,8 @@ def path_figure(frames: Mapping[str, pd.DataFrame], *, height: int = 300) -> go.
             name=name,
             mode="lines",
             line={"color": COLOURS[index % len(COLOURS)], "width": 2},
-            hovertemplate="after epoch %{x}: ε = %{y:.4g}<extra>" + name + "</extra>",
+            customdata=[epsilon_number(upper) for upper in frame["epsilon_upper"]],
+            hovertemplate="after epoch %{x}: ε = %{customdata}<extra>" + name + "</extra>",
         )
     figure.update_yaxes(rangemode="tozero")
     return figure
@@ -87,7 +88,7 @@ def price_tag_frame(
     sample_rate: float,
     delta: float,
     *,
-    adjacency: str = "add-remove",
+    adjacency: str | None = None,
     sampling: str = "poisson",
 ) -> pd.DataFrame:
     """Each epoch's sigma and its share of the cost in percent."""
@@ -130,11 +131,11 @@ def price_tag_words(frame: pd.DataFrame) -> str:
 
 
 def what_if_frame(sigmas: Sequence[float], sample_rate: float, delta: float) -> pd.DataFrame:
-    """This very curve under every sampling, adjacency and accountant."""
+    """This very curve under every sampling, the neighbours that it has a price for, and every accountant."""
     ledger = Ledger(epoch_phases(sigmas, sample_rate))
     rows = []
-    for sampling in SAMPLINGS:
-        for adjacency in ADJACENCIES:
+    for sampling, entry in SAMPLINGS.items():
+        for adjacency in entry.facts["adjacencies"]:
             for accountant in ACCOUNTANTS:
                 cost = epsilon(ledger, delta, accountant=accountant, adjacency=adjacency, sampling=sampling)
                 rows.append((sampling, adjacency, accountant, cost.lower, cost.upper, epsilon_text(cost)))
@@ -144,7 +145,9 @@ def what_if_frame(sigmas: Sequence[float], sample_rate: float, delta: float) -> 
 def what_if_table(frame: pd.DataFrame) -> pd.DataFrame:
     """The what-if frame as a person reads it: a row for each kind of batches and neighbours, a column an accountant."""
     wide = frame.pivot(index=["sampling", "adjacency"], columns="accountant", values="epsilon")
-    ordered = wide.reindex([(s, a) for s in SAMPLINGS for a in ADJACENCIES])[list(ACCOUNTANTS)]
+    ordered = wide.reindex(list(dict.fromkeys(zip(frame["sampling"], frame["adjacency"], strict=True))))[
+        list(ACCOUNTANTS)
+    ]
     table = ordered.rename(columns=ACCOUNTANT_TITLES).reset_index()
     table["sampling"] = table["sampling"].map(SAMPLING_TITLES)
     table["adjacency"] = table["adjacency"].map(ADJACENCY_TITLES)

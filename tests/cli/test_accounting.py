@@ -1,6 +1,7 @@
 """schedules, epsilon and calibrate, as a person or a script would call them."""
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from dpviz.cli import main
-from dpviz.privacy import SCHEDULES
+from dpviz.privacy import SCHEDULES, epsilon
+from dpviz.privacy.gaussian import log_delta
 
 ROOT = Path(__file__).parents[2]
 PAPER = "--schedule linear --start 5 --end 1 --epochs 20 --dataset-size 60000 --batch-size 600 --delta 1e-5"
@@ -49,6 +51,22 @@ def test_shuffled_batches_show_the_poisson_figure_as_no_guarantee(capsys) -> Non
     assert found["not_a_guarantee"]["poisson"]["upper"] == pytest.approx(1.005, abs=0.01)
 
 
+def test_prices_without_sampling_are_named_zero_out(capsys) -> None:
+    found = run(capsys, f"epsilon {PAPER} --sampling fixed-order --path")
+    assert found["adjacency"] == "zero-out"
+    assert found["pld"]["upper"] == pytest.approx(10.535, abs=0.01)
+    assert found["path"][-1]["upper"] == found["pld"]["upper"]
+    assert main(f"epsilon {PAPER} --sampling fixed-order".split()) == 0
+    assert "zero-out: neighbours differ by one example that counts nothing" in capsys.readouterr().out
+    assert run(capsys, "calibrate --target-epsilon 2 --sampling shuffled")["adjacency"] == "zero-out"
+
+
+def test_zero_out_costs_what_add_remove_costs_under_poisson_sampling(capsys) -> None:
+    found = run(capsys, f"epsilon {PAPER} --adjacency zero-out")
+    assert found["adjacency"] == "zero-out"
+    assert found["pld"] == run(capsys, f"epsilon {PAPER}")["pld"]
+
+
 def test_no_noise_is_infinity_in_json(capsys) -> None:
     assert run(capsys, "epsilon --schedule constant --sigma 0")["pld"]["upper"] == "infinity"
 
@@ -61,6 +79,117 @@ def test_calibrate_never_exceeds_its_target(capsys, accountant: str) -> None:
     again = run(capsys, f"epsilon --sigmas {sigmas} --dataset-size 60000 --batch-size 600 --delta 1e-5")
     price = {"pld": again["pld"]["upper"], "rdp": again["rdp"]["improved"], "rdp-classic": again["rdp"]["classic"]}
     assert price[accountant] <= 1.0
+
+
+def test_steps_and_a_sample_rate_replace_epochs_and_sizes(capsys) -> None:
+    found = run(capsys, "epsilon --sample-rate 0.01 --steps 2000 --sigma 1.1")
+    assert found["pld"] == run(capsys, "epsilon --epochs 20 --sigma 1.1")["pld"]
+    assert (found["steps"], found["epochs"], found["sample_rate"]) == (2000, None, 0.01)
+    assert run(capsys, "epsilon --sample-rate 0.01 --steps 2000 --sigmas 1.1")["pld"] == found["pld"]
+    solved = run(capsys, "calibrate --sample-rate 0.01 --steps 2000 --target-epsilon 1")
+    assert solved["steps"] == 2000
+    again = run(capsys, f"epsilon --sample-rate 0.01 --steps 2000 --sigma {solved['sigmas'][0]!r}")
+    assert 0.999 <= again["pld"]["upper"] <= 1
+
+
+def test_an_epoch_may_be_rounded_up_or_counted_by_hand(capsys) -> None:
+    line = "epsilon --dataset-size 60000 --batch-size 256 --sigma 1.1 --epochs 20"
+    uppers = {}
+    for rule, taken in (("round", 234), ("ceil", 235), ("100", 100)):
+        found = run(capsys, f"{line} --steps-per-epoch {rule}")
+        assert found["steps"] == 20 * taken
+        counted = found["steps_per_epoch"]
+        assert (counted["taken"], counted["round"], counted["ceil"]) == (taken, 234, 235)
+        uppers[rule] = found["pld"]["upper"]
+    assert uppers["100"] < uppers["round"] < uppers["ceil"]
+    assert run(capsys, line)["pld"]["upper"] == uppers["round"], "the default"
+    main(line.split())
+    assert "20 epochs of 234 steps (1 / sample rate to the nearest whole number; rounded up it would be 235)" in (
+        capsys.readouterr().out
+    )
+    main([*line.split(), "--steps-per-epoch", "ceil"])
+    assert "20 epochs of 235 steps (1 / sample rate rounded up; to the nearest whole number it would be 234)" in (
+        capsys.readouterr().out
+    )
+    solved = run(capsys, line.replace("epsilon", "calibrate --target-epsilon 1") + " --steps-per-epoch ceil")
+    assert solved["steps"] == 4700
+    sigmas = ",".join(map(repr, solved["sigmas"]))
+    assert (
+        0.999 <= run(capsys, f"epsilon --batch-size 256 --sigmas {sigmas} --steps-per-epoch ceil")["pld"]["upper"] <= 1
+    )
+
+
+def test_several_sigmas_take_their_steps_per_epoch(capsys) -> None:
+    found = run(capsys, "epsilon --sample-rate 0.01 --sigmas 2,1 --steps-per-epoch 50")
+    assert found["steps"] == 100
+    assert found["pld"]["upper"] == epsilon([(2.0, 0.01, 50), (1.0, 0.01, 50)], 1e-5).upper
+
+
+def test_calibration_comes_as_close_to_its_target_as_asked(capsys) -> None:
+    for tolerance in (0.1, 1e-6):
+        found = run(capsys, f"calibrate --target-epsilon 1 --sigma 3 --tolerance {tolerance}")
+        assert 1 - tolerance <= found["epsilon"]["upper"] <= 1
+        assert found["tolerance"] == tolerance
+
+
+def test_what_calibration_returns_can_be_priced_again_as_a_knob(capsys) -> None:
+    found = run(capsys, "calibrate --target-epsilon 1e-4 --sigma 1")
+    assert found["sigmas"][0] > 1000
+    again = run(capsys, f"epsilon --sigma {found['sigmas'][0]!r}")
+    assert again["pld"]["upper"] == pytest.approx(found["epsilon"]["upper"], rel=1e-9)
+
+
+def test_delta_can_be_asked_for_at_an_epsilon(capsys) -> None:
+    found = run(capsys, f"epsilon {PAPER} --at-epsilon 1.0")
+    at = found["delta_at"]
+    assert set(at) == {"epsilon", "lower", "upper", "fallback"}
+    assert 1e-6 < at["lower"] <= at["upper"] < 1.2e-5
+    assert run(capsys, f"epsilon {PAPER.replace('1e-5', str(at['upper']))}")["pld"]["lower"] <= 1.0
+    upper = run(capsys, f"epsilon {PAPER.replace('1e-5', str(at['lower']))}")["pld"]["upper"]
+    assert upper >= 1.0, "both questions are about one curve"
+    assert "delta_at" not in run(capsys, f"epsilon {PAPER}")
+
+
+def test_delta_without_sampling_is_the_gaussian_one(capsys) -> None:
+    line = "epsilon --sigma 2 --epochs 9 --sampling fixed-order --at-epsilon 2.0"
+    at = run(capsys, line)["delta_at"]
+    exact = math.exp(log_delta(2.0, 1.5))
+    assert at["lower"] == pytest.approx(exact, rel=1e-9)
+    assert at["upper"] == pytest.approx(exact, rel=1e-9)
+    assert main(line.split()) == 0
+    (told,) = [row for row in capsys.readouterr().out.splitlines() if row.startswith("at epsilon 2: delta")]
+    shown = told.split()[4].rstrip(",")
+    assert exact <= float(shown) <= 1.001 * exact
+
+
+def test_an_rdp_bound_in_place_of_a_band_says_so(capsys) -> None:
+    found = run(capsys, "epsilon --sigma 30 --delta 1e-300 --path")
+    assert found["pld"]["upper"] == found["rdp"]["improved"]
+    for priced in (found["pld"], found["path"][-1]):
+        assert priced["fallback"].startswith("RDP upper bound, because")
+        assert priced["wide"] is False
+    assert main(["epsilon", "--sigma", "30", "--delta", "1e-300"]) == 0
+    row = capsys.readouterr().out.splitlines()[1]
+    assert row.startswith("PLD  ")
+    assert "RDP upper bound, because delta 1e-300 is too small" in row
+    assert "certified" not in row
+
+
+@pytest.mark.parametrize("flags", ["--sigma 1.1", "--sigma 0.604 --sample-rate 2.32e-6 --steps 51120 --delta 8.4e-11"])
+def test_a_band_is_called_wide_where_its_ends_are_far_apart(capsys, flags) -> None:
+    found = run(capsys, f"epsilon {flags}")["pld"]
+    assert found["wide"] == (found["upper"] - found["lower"] > max(0.03 * found["upper"], 0.005))
+    assert main(["epsilon", *flags.split()]) == 0
+    row = capsys.readouterr().out.splitlines()[1]
+    assert row.startswith("PLD, certified, wide" if found["wide"] else "PLD, certified  ")
+
+
+def test_printed_epsilons_are_rounded_up_and_never_to_zero(capsys) -> None:
+    upper = run(capsys, "epsilon --sigma 1000")["pld"]["upper"]
+    assert main(["epsilon", "--sigma", "1000"]) == 0
+    line = capsys.readouterr().out.splitlines()[1]
+    assert line.split()[2] == "0.00073"
+    assert 0.00072 < upper < 0.00073
 
 
 @pytest.mark.parametrize("solve", ["scale", "epochs"])
@@ -107,14 +236,41 @@ def test_people_get_tables(capsys, line: str) -> None:
         ("epsilon --delta x", "must be a number, got 'x'"),
         ("epsilon --schedule cosin", "unknown schedule 'cosin'; choose one of constant, linear"),
         ("epsilon --schedule linear --rate 2", "linear has no knob 'rate'; it has start, end"),
-        ("epsilon --schedule linear --start -1", "start must be a number from 0 to 1000, got -1"),
+        ("epsilon --schedule linear --start -1", "start must be a number from 0 to 1e+09, got -1"),
         ("epsilon --schedule custom", "give --sigmas 5,4,3 or --csv FILE"),
         ("epsilon --schedule linear --sigmas 1,2", "give one of --schedule, --sigmas and --csv"),
         ("epsilon --csv no-such.csv", "cannot read 'no-such.csv'"),
         ("epsilon --csv .", "cannot read '.'"),
-        ("epsilon --adjacency both", "unknown adjacency 'both'; choose one of add-remove, replace-one"),
+        ("epsilon --adjacency both", "unknown adjacency 'both'; choose one of add-remove, zero-out, replace-one"),
         ("epsilon --sampling any", "unknown sampling 'any'"),
+        (
+            "epsilon --sampling shuffled --adjacency add-remove",
+            "one example less would shift all later batches; choose zero-out or replace-one",
+        ),
+        (
+            "calibrate --target-epsilon 1 --sampling fixed-order --adjacency add-remove",
+            "choose zero-out or replace-one",
+        ),
         ("epsilon --colour red", "unrecognized arguments: --colour red"),
+        ("epsilon --steps 5 --epochs 3", "--steps counts all steps and replaces --epochs; give one or the other"),
+        ("epsilon --steps 5 --steps-per-epoch ceil", "replaces --steps-per-epoch"),
+        ("epsilon --steps 5 --schedule linear", "--steps needs one noise multiplier for all steps"),
+        ("epsilon --steps 5 --sigmas 2,1", "give --epochs and --steps-per-epoch"),
+        ("epsilon --steps 0", "--steps must be a whole number >= 1, got 0"),
+        ("epsilon --steps 5 --sampling shuffled", "with shuffled batches each example is met once per epoch"),
+        ("epsilon --steps-per-epoch ceil --sampling fixed-order", "with fixed-order batches each example is met once"),
+        ("epsilon --steps-per-epoch up", "must be round, ceil or a whole number, got 'up'"),
+        ("epsilon --steps-per-epoch 0", "--steps-per-epoch must be a whole number >= 1, got 0"),
+        ("epsilon --sample-rate 0.1 --batch-size 5", "--sample-rate replaces --dataset-size and --batch-size"),
+        ("epsilon --at-epsilon nan", "epsilon must be a finite number >= 0, got nan"),
+        ("epsilon --at-epsilon -1", "epsilon must be a finite number >= 0, got -1"),
+        ("epsilon --sample-rate nan", "--sample-rate must be above 0 and at most 1, got nan"),
+        ("epsilon --sample-rate 0", "--sample-rate must be above 0 and at most 1, got 0"),
+        ("epsilon --sigma 1e10", "sigma must be a number from 0 to 1e+09"),
+        ("calibrate --target-epsilon 1 --tolerance nan", "tolerance (share below the target) must be above 0"),
+        ("calibrate --target-epsilon 1 --tolerance 1", "must be above 0 and below 1, got 1"),
+        ("calibrate --solve match --target-epsilon 1", "--solve match meets the schedule's own epsilon"),
+        ("calibrate --solve epochs --target-epsilon 1 --epochs 3", "--solve epochs finds a whole number of epochs"),
         ("calibrate", "say which epsilon to meet"),
         ("calibrate --target-epsilon -1", "target epsilon must be a finite number > 0, got -1.0"),
         ("calibrate --target-epsilon 1 --accountant prv", "unknown accountant 'prv'"),

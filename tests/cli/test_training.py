@@ -11,7 +11,11 @@ from pathlib import Path
 import pytest
 
 from dpviz.cli import main
+from dpviz.privacy import epoch_phases, guarantee
+from dpviz.privacy.rounding import epsilon_number
+from dpviz.runs.spending import Spending
 from dpviz.runs.store import Store
+from tests.views.made_runs import keep, made_run
 
 ROOT = Path(__file__).parents[2]
 SMALL = ("--set", "model=logistic", "--set", "subset=2000", "--set", "batch_size=200", "--set", "learning_rate=2")
@@ -130,6 +134,26 @@ def test_ctrl_c_stops_the_run_with_a_checkpoint_and_resume_ends_it(dpviz, store)
     (resumed,) = json.loads(out)["runs"]
     assert (code, resumed["status"], len(resumed["epochs"])) == (0, "done", 60)
     assert resumed["epochs"][: len(run["epochs"])] == run["epochs"]
+
+
+def test_a_stopped_run_is_listed_and_shown_with_what_it_really_spent(dpviz, store):
+    run_id = keep(store.folder, made_run(status="stopped", count=2, written=Spending(27, 1.15, 1.25)))
+    _, out, _ = dpviz("runs", "list")
+    assert "1.2500" in out
+    assert "1.0000" not in out  # its last epoch's
+    _, out, _ = dpviz("runs", "list", "--json")
+    (run,) = json.loads(out)["runs"]
+    assert (run["epsilon"], run["at_most"]) == ({"claimed": 1.15, "sound": 1.25}, False)
+    _, out, _ = dpviz("runs", "show", run_id, "--json")
+    assert json.loads(out)["spent"] == Spending(27, 1.15, 1.25).to_json()
+
+
+def test_a_stopped_run_of_the_old_format_is_listed_with_the_most_it_can_have_spent(dpviz, store):
+    keep(store.folder, made_run(status="stopped", count=2))
+    most = guarantee("dp-sgd", "none", epoch_phases([1.0] * 3, 0.1), 1e-5).sound.upper
+    assert f"at most {epsilon_number(most, digits=4)}" in dpviz("runs", "list")[1]
+    (run,) = json.loads(dpviz("runs", "list", "--json")[1])["runs"]
+    assert (run["epsilon"]["sound"], run["at_most"]) == (most, True)
 
 
 @pytest.fixture

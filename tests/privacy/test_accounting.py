@@ -19,6 +19,7 @@ from dpviz.privacy import (
     Ledger,
     Phase,
     Schedule,
+    adjacency_of,
     calibrate,
     epoch_phases,
     epsilon,
@@ -26,6 +27,7 @@ from dpviz.privacy import (
     matching_constant,
     most_epochs,
     price_tags,
+    steps_per_epoch,
 )
 from dpviz.privacy.gaussian import composed_mu, gaussian_epsilon, log_delta
 from dpviz.privacy.grids import Shape, usual_moments
@@ -97,9 +99,11 @@ def test_replace_one_doubles_the_gaussian_shift() -> None:
     assert composed_mu([(2.0, 4)], "replace-one") == 2 * composed_mu([(2.0, 4)]) == 2.0
 
 
+COMBINATIONS = [(name, adjacency) for name, entry in SAMPLINGS.items() for adjacency in entry.facts["adjacencies"]]
+
+
 @pytest.mark.parametrize("accountant", ACCOUNTANTS)
-@pytest.mark.parametrize("adjacency", ADJACENCIES)
-@pytest.mark.parametrize("sampling", SAMPLINGS)
+@pytest.mark.parametrize(("sampling", "adjacency"), COMBINATIONS)
 def test_every_combination_prices_a_curve_and_its_path(accountant: str, adjacency: str, sampling: str) -> None:
     options = {"accountant": accountant, "adjacency": adjacency, "sampling": sampling}
     phases = epoch_phases(Schedule.of("linear", start=4, end=1).sigmas(6), 0.02)
@@ -111,6 +115,69 @@ def test_every_combination_prices_a_curve_and_its_path(accountant: str, adjacenc
     shares = price_tags(phases, DELTA, adjacency=adjacency, sampling=sampling)
     assert shares.sum() == pytest.approx(1)
     assert np.all(np.diff(shares) > 0), "less noise costs more"
+
+
+def test_an_adjacency_that_is_not_given_is_the_one_that_the_price_holds_for() -> None:
+    assert [adjacency_of(name) for name in SAMPLINGS] == ["add-remove", "zero-out", "zero-out"]
+    for sampling in ("fixed-order", "shuffled"):
+        for ask in (epsilon, lambda ledger, delta, **names: price_tags(ledger.phases, delta, **names)):
+            with pytest.raises(InputError, match="would shift all later batches; choose zero-out or replace-one"):
+                ask(curve("linear"), DELTA, adjacency="add-remove", sampling=sampling)
+
+
+def test_zero_out_is_priced_as_add_remove_also_around_an_epoch_without_noise() -> None:
+    phases = epoch_phases([2, 0, 2], 0.01)
+    zeroed = epsilon_path(phases, DELTA, sampling="fixed-order", adjacency="zero-out")
+    assert [point.upper for point in zeroed] == [pytest.approx(gaussian_epsilon(0.5, DELTA)), math.inf, math.inf]
+    assert epsilon_path(phases, DELTA, adjacency="zero-out") == epsilon_path(phases, DELTA)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [Phase(2.0, 0.01, 100), Phase(1.0, 0.01, 50)],
+        [(2.0, 0.01, 100), (1.0, 0.01, 50)],
+        [[2.0, 0.01, 100], Phase(1.0, 0.01, 50)],
+        np.array([[2.0, 0.01, 100], [1.0, 0.01, 50]]),
+        Ledger([Phase(2.0, 0.01, 100), Phase(1.0, 0.01, 50)]),
+    ],
+)
+def test_a_plain_list_is_as_good_as_a_ledger(given) -> None:
+    phases = (Phase(2.0, 0.01, 100), Phase(1.0, 0.01, 50))
+    assert Ledger(given) == Ledger(phases)
+    assert epsilon(given, DELTA) == epsilon(Ledger(phases), DELTA)
+    assert epsilon_path(given, DELTA) == epsilon_path(phases, DELTA)
+    assert price_tags(given, DELTA).tolist() == price_tags(phases, DELTA).tolist()
+
+
+@pytest.mark.parametrize("given", [3, None, "abc", [1, 2, 3], [(1.0, 0.1)], [("a", 0.1, 1)], [(1.0, None, 1)]])
+@pytest.mark.parametrize("ask", [epsilon, epsilon_path, price_tags])
+def test_what_is_no_ledger_is_refused_with_an_example(ask, given) -> None:
+    with pytest.raises(InputError, match=r"for example \[\(1.1, 0.01, 2000\)\], got"):
+        ask(given, DELTA)
+
+
+@pytest.mark.parametrize("ask", [epsilon, epsilon_path, price_tags])
+def test_an_empty_list_is_no_ledger(ask) -> None:
+    with pytest.raises(InputError, match="at least one phase"):
+        ask([], DELTA)
+
+
+def test_an_epoch_rounded_up_is_a_step_longer_only_where_something_is_left_over() -> None:
+    assert [steps_per_epoch(256 / 60_000, rounding) for rounding in ("round", "ceil")] == [234, 235]
+    for batches in range(1, 3000):  # 1 / (1 / 49) is a hair above 49
+        assert steps_per_epoch(1 / batches, "ceil") == steps_per_epoch(1 / batches) == batches
+
+
+def test_steps_are_refused_where_only_epochs_count() -> None:
+    """Gaussian composition counts visits, one per epoch: fewer steps per epoch must not look like fewer visits."""
+    for solve in (
+        lambda: calibrate([1.0], 0.01, 1.0, DELTA, sampling="fixed-order", steps=50),
+        lambda: matching_constant([1.0], 0.01, DELTA, sampling="shuffled", steps=50),
+        lambda: most_epochs(Schedule.of("constant"), 0.01, 9.0, DELTA, sampling="shuffled", steps=50),
+    ):
+        with pytest.raises(InputError, match="met once per epoch"):
+            solve()
 
 
 SIGMAS = st.lists(st.floats(0.5, 20.0), min_size=1, max_size=6)
@@ -203,7 +270,9 @@ def one_step_epsilon(sigma: float, q: float, delta: float, adjacency: str) -> fl
         return mixture(x, first) - math.exp(min(loss(x, first, second), 700)) * mixture(x, second) - delta
 
     worst = 0.0
-    for first, second in {"add-remove": [(1, 0), (0, -1)], "replace-one": [(1, -1)]}[adjacency]:
+    for first, second in {"add-remove": [(1, 0), (0, -1)], "zero-out": [(1, 0), (0, -1)], "replace-one": [(1, -1)]}[
+        adjacency
+    ]:
         low, high = -12 * sigma - 1, 12 * sigma + 1
         if excess(low, first, second) > 0 > excess(high, first, second):
             worst = max(worst, loss(brentq(excess, low, high, args=(first, second), xtol=1e-13), first, second))
@@ -292,3 +361,11 @@ def test_a_window_above_epsilon_gives_no_lower_bound() -> None:
     grid = dataclasses.replace(usual, tilt=tilt, tilt_up=2 * tilt).grid(0.1)
     (lower,) = bound_curve("lower", REMOVE, grid, phases, epsilon_at(delta), [0])
     assert lower <= epsilon(ledger, delta).upper
+
+
+@pytest.mark.parametrize(
+    ("rate", "steps", "visits"), [(1 / 234.6, 235 * 20, 20), (1 / 234.6, 234_000, 1000), (0.01, 100, 1), (0.01, 101, 2)]
+)
+def test_an_example_is_met_as_often_as_the_shortest_epochs_allow(rate: float, steps: int, visits: int) -> None:
+    found = epsilon(Ledger([Phase(3.0, rate, steps)]), 1e-5, sampling="fixed-order")
+    assert found.upper == pytest.approx(gaussian_epsilon(math.sqrt(visits) / 3.0, 1e-5), rel=1e-9)

@@ -53,12 +53,17 @@ def test_screening_is_claimed_by_accepted_updates_and_sound_by_all() -> None:
     assert path[-1][0] == epsilon(kept, 1e-5).upper
     assert path[-1][1] == FULL
     assert path[1][0] == path[0][0], "an epoch in which nothing was accepted is claimed to be free"
-    assert guarantee("screening", "none", PHASES, 1e-5, accepted=accepted).claimed.upper < FULL
+    for curriculum in ("none", "masked"):
+        found = guarantee("screening", curriculum, PHASES, 1e-5, accepted=accepted)
+        assert found.claimed.upper < FULL
+        assert found.sound.upper == FULL, "rejected candidates are charged too"
 
 
 def test_a_public_order_would_cost_gaussian_composition() -> None:
     found = guarantee("dp-sgd", "sample", epoch_phases([1.0] * 20, 0.01), 1e-5)
-    assert any("28.37" in text for text in found.assumptions)
+    (words,) = [text for text in found.assumptions if "had the order been public" in text]
+    assert "28.3" in words
+    assert "zero-out: neighbours differ by one example that counts nothing" in words
 
 
 def test_shuffled_batches_are_sound_without_amplification_only() -> None:
@@ -66,6 +71,11 @@ def test_shuffled_batches_are_sound_without_amplification_only() -> None:
     assert found.claimed.upper == FULL
     assert found.sound == epsilon(Ledger(PHASES), 1e-5, sampling="shuffled")
     assert any("not a guarantee" in text for text in found.assumptions)
+    assert found.adjacency == "zero-out"
+    assert any("counts nothing" in text for text in found.assumptions)
+    assert not any("adding or removing" in text for text in found.assumptions)
+    with pytest.raises(InputError, match="choose zero-out or replace-one"):
+        guarantee("dp-sgd", "none", PHASES, 1e-5, adjacency="add-remove", sampling="shuffled")
 
 
 def test_prestige_is_priced_per_person() -> None:

@@ -47,7 +47,8 @@ def test_the_epsilons_of_a_cached_run_follow_from_its_ledger(item):
         accepted = tuple(record.diagnostics["screening"]["accepted"] for record in records)
     expected = path(spec.method, spec.curriculum, sigmas, spec.sample_rate, spec.delta, accepted)
     for record, (claimed, sound) in zip(records, expected, strict=True):
-        assert record.noise_multiplier == sigmas[record.epoch - 1]
+        # Another processor's logarithm may differ in its last bit.
+        assert record.noise_multiplier == pytest.approx(sigmas[record.epoch - 1], rel=1e-12)
         for stored, derived in ((record.epsilon_claimed, claimed), (record.epsilon_sound, sound)):
             assert (stored is None) == (derived is None)
             if stored is not None:

@@ -15,13 +15,14 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from dpviz.privacy import InputError
+from dpviz.privacy import InputError, Ledger, Phase, epsilon
 from dpviz.runs import BackgroundRunner, Store
 from dpviz.runs.cluster import ClusterRunner, connect, needs, ray_address, refuse_unless_answering, slots
 from dpviz.runs.drive import Drive, driven
 from dpviz.runs.fold import result
 from dpviz.runs.sweep import Sweep
 from dpviz.runs.sweeps import sweep_ids
+from dpviz.training.checkpoint import from_bytes
 from tests.runs.conftest import ROOT, small_spec
 from tests.ui.conftest import browser, new_page, serve
 from tests.ui.test_sweep_panel import type_values, vary
@@ -127,6 +128,10 @@ def test_a_run_is_stopped_within_a_moment_and_resumed_from_where_it_was(store, c
     stopped = store.get(run_id)
     assert stopped.status == "stopped"
     assert 1 <= len(stopped.epochs) < 40
+    ledger = Ledger(Phase(*phase) for phase in from_bytes(store.read_checkpoint(run_id))["trainer"]["spent"])
+    assert stopped.spent.steps == ledger.steps >= stopped.epochs[-1].step
+    assert stopped.spent.epsilon_sound == pytest.approx(epsilon(ledger, spec.delta).upper, rel=5e-3)
+    assert not stopped.spent.at_most
     crew.resume(run_id)
     assert crew.wait(run_id, 120)
     run = store.get(run_id)
@@ -138,6 +143,20 @@ def test_a_run_is_stopped_within_a_moment_and_resumed_from_where_it_was(store, c
     queue.wait(queue.start(spec))
     queue.close()
     assert curves(store)[spec.key] == curves(other)[spec.key]
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_what_a_killed_worker_may_have_spent_is_charged_and_a_secure_run_pays_for_it_again(store, crew, secure):
+    run_id = crew.start(small_spec(epochs=60, learning_rate=0.8, secure=secure))
+    deadline = time.monotonic() + 60
+    while not (store.get(run_id).epochs and workers()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.kill(workers()[0], signal.SIGKILL)
+    assert crew.wait(run_id, 120)
+    run = store.get(run_id)
+    assert run.status == "done"
+    assert (len(run.spent.redone), run.spent.at_most) == ((1, True) if secure else (0, False))
+    assert (run.spent.epsilon_sound > run.epochs[-1].epsilon_sound) == secure
 
 
 def test_a_run_that_waits_is_stopped_at_once(store, crew):

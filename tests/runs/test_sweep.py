@@ -143,7 +143,7 @@ def test_every_named_schedule_is_scaled_under_its_own_name(name):
 
 
 def test_a_curve_that_its_knobs_cannot_say_becomes_a_list():
-    assert scaled(Schedule.of("constant", sigma=900.0), 3.0, 2) == Schedule.custom([2700.0, 2700.0])
+    assert scaled(Schedule.of("constant", sigma=9e8), 3.0, 2) == Schedule.custom([2.7e9, 2.7e9])
     assert scaled(Schedule.custom([2.0, 1.0]), 0.5, 2) == Schedule.custom([1.0, 0.5])
 
 

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from dpviz.privacy import InputError
 from dpviz.runs import timing
 from dpviz.runs.records import Provenance, Run
 from dpviz.runs.timing import Pace, Trials, likeness, pace_from, pace_of, trials, try_steps
@@ -67,6 +68,51 @@ def test_a_trial_times_real_steps_without_making_anyone_wait(spec, monkeypatch):
     assert 0 < pace.step < 5
     assert 0 < pace.epoch < 60
     assert trial.problem(settings) == ""
+
+
+def trial_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "dpviz-trial"]
+
+
+def test_one_trial_runs_at_a_time_however_many_are_asked_for(spec, monkeypatch):
+    gate = threading.Event()
+    tried = []
+
+    def gated_steps(settings):
+        tried.append(settings.batch_size)
+        assert gate.wait(120)
+        return Pace(0.1, 1.0)
+
+    monkeypatch.setattr(timing, "try_steps", gated_steps)
+    trial, first = Trials(), spec(batch_size=200)
+    trial.start(first)
+    trial.start(first)  # the one that runs
+    for batch_size in range(201, 221):
+        with pytest.raises(InputError, match="only one trial runs at a time"):
+            trial.start(spec(batch_size=batch_size))
+    assert len(trial_threads()) == 1
+    assert not trial.pending(spec(batch_size=201))
+    gate.set()
+    wait_for(trial, first)
+    trial.start(spec(batch_size=201))
+    wait_for(trial, spec(batch_size=201))
+    assert trial.pace(spec(batch_size=201)) == Pace(0.1, 1.0)
+    assert tried == [200, 201]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_trial_that_breaks_in_a_way_nobody_foresaw_does_not_stop_the_next(spec, monkeypatch):
+    def breaks(settings):
+        raise MemoryError
+
+    monkeypatch.setattr(timing, "try_steps", breaks)
+    trial = Trials()
+    trial.start(spec())
+    wait_for(trial, spec())
+    assert trial.problem(spec()) == "the steps could not be timed: see the server's log"
+    trial.start(spec(batch_size=100))
+    for thread in trial_threads():
+        thread.join(30)
 
 
 def test_a_trial_that_fails_says_why(spec, tmp_path, monkeypatch):

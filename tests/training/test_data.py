@@ -8,6 +8,8 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
@@ -245,6 +247,27 @@ def test_scatter_features_have_81_channels_and_are_read_back_from_the_cache(forg
     again = features.scattered("mnist", few_digits())
     assert torch.equal(first.train_images, again.train_images)
     assert torch.equal(first.test_images, again.test_images)
+
+
+def test_two_threads_that_ask_for_features_get_each_their_own(forgotten, monkeypatch):
+    class Slow(dict):
+        """Gives the other thread every chance to come between: without a lock it does."""
+
+        def __setitem__(self, key, value):
+            super().__setitem__(key, value)
+            time.sleep(0.02)
+
+    monkeypatch.setattr(features, "_last", Slow())
+    monkeypatch.setattr(features, "scatter", lambda name, images: images)
+    monkeypatch.setattr(features, "_write", lambda path, made: None)
+    pictures = {name: torch.full((6, 1, 4, 4), float(mark)) for mark, name in enumerate(("mnist", "fashion-mnist"))}
+    data = {name: Data(images, torch.zeros(6), images, torch.zeros(6)) for name, images in pictures.items()}
+    with ThreadPoolExecutor(2) as pool:
+        asked = ["mnist", "fashion-mnist"] * 20
+        answers = list(pool.map(lambda name: features.scattered(name, data[name]), asked))
+    for name, answer in zip(asked, answers, strict=True):
+        assert torch.equal(answer.train_images, pictures[name])
+    assert len(features._last) == 1
 
 
 def test_a_colour_image_gives_81_channels_a_colour():

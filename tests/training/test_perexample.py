@@ -12,6 +12,7 @@ from dpviz.training.clipping import build_clipping
 from dpviz.training.losses import build_loss
 from dpviz.training.models import build_model
 from dpviz.training.perexample import PerExample
+from dpviz.training.shares import Factored
 from dpviz.training.spec import CLIPPINGS, MODELS
 
 SHAPES = {
@@ -232,3 +233,65 @@ def test_every_shape_of_a_layer_equals_its_definition(layer):
     assert step.fallback is None
     ours = step.clipped_sum(inputs, targets, epoch=0, clip_norm=0.3)
     assert distance(ours.gradients, looped(model, loss, clipping, inputs, targets, 0, 0.3)) < 1e-9
+
+
+# --- sensitivity --------------------------------------------------------------------------------------------------
+
+
+def cancelling(places: int, gap: float, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Inputs and output gradients of 64 examples whose places all but cancel one another, up to a relative gap."""
+    generator = torch.Generator().manual_seed(seed)
+    rows = torch.randn(64, 1, 40, generator=generator, dtype=torch.float64).expand(64, places, 40)
+    grads = torch.randn(64, 1, 24, generator=generator, dtype=torch.float64).expand(64, places, 24).clone()
+    grads[:, 1::2] *= -1
+    rows = rows + gap * torch.randn(64, places, 40, generator=generator, dtype=torch.float64)
+    grads = grads + gap * torch.randn(64, places, 24, generator=generator, dtype=torch.float64)
+    return rows.float(), grads.float()
+
+
+@pytest.mark.parametrize("clipping", CLIPPINGS)
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("gap", [0.0, 1e-8, 1e-7, 1e-6, 1e-5, 1e-3, 1.0])
+def test_no_example_is_longer_than_clip_norm_however_its_places_cancel(clipping, bias, gap):
+    clip_norm = 1e-6  # about as long as what is left of gradients that cancel
+    for seed in range(5):
+        share = Factored(*cancelling(4, gap, seed), bias, lambda weight: weight)
+        factors = build_clipping(clipping, {})(share.squared_norms()[None], clip_norm)[0]
+        assert factors.isfinite().all()
+        for k in range(64):
+            alone = torch.zeros(64)
+            alone[k] = factors[k]
+            length = math.sqrt(sum(part.double().square().sum() for part in share.weighted_sum(alone)))
+            assert length <= clip_norm
+
+
+@pytest.mark.parametrize("clipping", CLIPPINGS)
+@pytest.mark.parametrize("name", MODELS)
+def test_one_examples_share_of_the_sum_is_never_longer_than_clip_norm(name, clipping):
+    """Examples that are tame, huge, tiny, constant and far off, each summed alone, in single precision."""
+    model, inputs, _ = example(name, batch=6, dtype=torch.float32)
+    inputs *= torch.tensor([1.0, 1e3, 1e-6, 0.0, 1e6, 30.0]).view(-1, 1, 1, 1)
+    inputs[5] += 1e4
+    perexample = PerExample(model, build_loss("sse", {}), build_clipping(clipping, {}))
+    for one in inputs.split(1):
+        for clip_norm in (1e-3, 1.0):
+            found = perexample.clipped_sum(one, torch.tensor([3]), epoch=0, clip_norm=clip_norm).gradients
+            assert math.sqrt(sum(part.double().square().sum() for part in found)) <= clip_norm
+
+
+@OPACUS_WARNING
+@pytest.mark.parametrize("value", [math.inf, math.nan, 1e30])
+@pytest.mark.parametrize("fallback", [None, "by Opacus"])
+@pytest.mark.parametrize("name", ["cnn-mnist", "scatter-mnist", "logistic"])
+def test_an_example_whose_gradient_is_not_finite_counts_nothing(name, fallback, value):
+    model, inputs, targets = example(name, dtype=torch.float32)
+    perexample = PerExample(model, build_loss("sse", {}), build_clipping("flat", {}))
+    perexample.fallback = fallback
+    without = perexample.clipped_sum(inputs[1:], targets[1:], epoch=0, clip_norm=1.0)
+    inputs[0] = value
+    found = perexample.clipped_sum(inputs, targets, epoch=0, clip_norm=1.0)
+    if value == 1e30 and name != "logistic":  # what is normalised on the way may well be finite
+        assert sum(part.square().sum() for part in found.gradients).isfinite()
+    else:
+        assert distance(found.gradients, without.gradients) < 1e-5
+    assert found.norms.isfinite().all()

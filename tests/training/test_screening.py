@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from dpviz.privacy import guarantee
 from dpviz.training.noise import Seeded
 from dpviz.training.screening import Screening
 from tests.training.small import small_spec, trainer
@@ -98,3 +99,17 @@ def test_screening_sometimes_rejects_in_a_real_run():
     made = trainer(small_spec(method="screening", epochs=4, learning_rate=5.0))
     list(made.epochs())
     assert 0 < sum(made.screening.accepted) < sum(made.screening.generated) == 20
+
+
+def test_the_sound_ledger_charges_rejected_candidates_and_the_claimed_one_does_not():
+    spec = small_spec(method="screening", epochs=4, learning_rate=5.0)
+    made = trainer(spec)
+    last = list(made.epochs())[-1]
+    rejected = sum(made.screening.generated) - sum(made.screening.accepted)
+    assert rejected > 0
+    assert made.ledger.steps == sum(made.screening.generated) == 20
+    plain = guarantee("dp-sgd", "none", made.phases, spec.delta).sound.upper
+    kept = guarantee("screening", "none", made.phases, spec.delta, accepted=made.screening.accepted)
+    assert last.epsilon_sound == pytest.approx(plain, rel=5e-3)
+    assert last.epsilon_claimed == pytest.approx(kept.claimed.upper, rel=5e-3)
+    assert last.epsilon_claimed < 0.99 * last.epsilon_sound

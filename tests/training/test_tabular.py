@@ -3,14 +3,16 @@
 import gzip
 import io
 import os
+import tracemalloc
 import zipfile
+from contextlib import suppress
 
 import numpy as np
 import pytest
 from sklearn.datasets import load_svmlight_file
 
 from dpviz.privacy.tables import InputError
-from dpviz.training.parsing import MAX_FEATURES, csv_header, parse_csv, parse_libsvm
+from dpviz.training.parsing import MAX_CELLS, MAX_FEATURES, csv_header, parse_csv, parse_libsvm
 from dpviz.training.tabular import TABULARS, load_tabular, read_file, read_upload
 
 
@@ -205,6 +207,50 @@ def test_too_many_rows_are_refused_while_reading(monkeypatch):
         parse_csv(csv_text().encode())
     with pytest.raises(InputError, match="at most 30 rows"):
         parse_libsvm(b"1 1:1\n-1 1:1\n" * 20)
+
+
+def sparse_lines(rows: int) -> bytes:
+    """Short lines; every other one names the last feature that is allowed."""
+    return b"".join(b"%d %d:1\n" % (row % 2, MAX_FEATURES if row % 2 else 1) for row in range(rows))
+
+
+def peak_memory(content: bytes, name: str) -> int:
+    tracemalloc.start()
+    try:
+        with suppress(InputError):
+            read_upload(content, name)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_small_sparse_file_that_would_fill_the_memory_is_refused_before_it_does():
+    content = sparse_lines(10_000)
+    assert len(content) < 100_000
+    with pytest.raises(InputError, match=r"at most 100,000 rows and 10,000,000 numbers.*got 2,001 rows of 5,000"):
+        read_upload(content, "small.libsvm")
+    assert peak_memory(content, "small.libsvm") < 10e6
+
+
+def test_the_largest_data_that_are_allowed_are_read_in_some_hundred_megabytes():
+    content = sparse_lines(MAX_CELLS // MAX_FEATURES)
+    assert len(read_upload(content, "largest.libsvm").train_labels) == 1600
+    assert peak_memory(content, "largest.libsvm") < 310e6
+
+
+def test_many_numbers_take_little_more_than_their_eight_bytes_while_they_are_read():
+    row = ",".join("7" for _ in range(500))
+    table = ",".join(f"c{k}" for k in range(500)) + ",y\n" + "".join(f"{row},{k % 2}\n" for k in range(400))
+    pairs = " ".join(f"{k}:7" for k in range(1, 501))
+    lines = "".join(f"{k % 2} {pairs}\n" for k in range(400))
+    for text, name in ((table, "dense.csv"), (lines, "dense.libsvm")):
+        assert peak_memory(text.encode(), name) < 6 * len(text) + 4 * 8 * 200_000
+
+
+def test_numbers_whose_spread_is_no_number_are_refused_and_not_taken_for_zeros():
+    text = "size,label\n" + "".join(f"{1 + k % 2}{'0' * 298},{k % 2}\n" for k in range(40))
+    with pytest.raises(InputError, match="of a size that can be averaged"):
+        read_upload(text.encode(), "huge.csv")
 
 
 def test_reading_a_file_leaves_nothing_behind(tmp_path, monkeypatch):

@@ -13,11 +13,12 @@ from streamlit.testing.v1 import AppTest
 from dpviz.papers import PAPERS
 from dpviz.privacy import InputError
 from dpviz.runs import write_cached
+from dpviz.runs.spending import Spending
 from dpviz.training.spec import DATASETS
-from dpviz.ui.compare import TABLE
+from dpviz.ui.compare import TABLE, _ends_table
 from dpviz.ui.compare_link import ALL, VIEWS, Comparison, parse_link, to_link
 from dpviz.ui.export_figures import as_csv, as_html, as_png
-from dpviz.views.comparison import comparison_frame, fold, group_of
+from dpviz.views.comparison import comparison_frame, endpoints, fold, group_of
 from dpviz.views.comparison_figures import comparison_figure
 from tests.ui.conftest import ROOT
 from tests.views.made_runs import keep, made_run
@@ -266,3 +267,10 @@ def test_files_are_made_when_asked_for(crowded, new_page):
         page.get_by_role("button", name="CSV").click()
     rows = pd.read_csv(waiting.value.path())
     assert rows["group"].nunique() > 200
+
+
+def test_the_table_of_results_says_what_an_unfinished_run_really_spent():
+    runs = [made_run("a", status="stopped", count=2, written=Spending(30, 1.15, 1.25, at_most=True)), made_run("b")]
+    table = _ends_table(endpoints(fold(comparison_frame(runs))))
+    assert sorted(table["Sound ε"]) == ["2.000", "at most 1.250"]
+    assert sorted(table["Claimed ε"]) == ["1.600", "at most 1.150"]

@@ -52,9 +52,9 @@ def test_the_slider_moves_epsilon_and_another_curve_can_be_chosen(tmp_path):
     )
     at = AppTest.from_file(str(script), default_timeout=30).run()
     assert not at.exception
-    assert any("costs ε = 1.993" in text.value for text in at.markdown)
+    assert any("costs ε = 1.994" in text.value for text in at.markdown)
     at.slider(key="guide.sigma").set_value(5.0).run()
     assert not at.exception
-    assert not any("costs ε = 1.993" in text.value for text in at.markdown)
+    assert not any("costs ε = 1.994" in text.value for text in at.markdown)
     at.selectbox(key="guide.example").set_value("constant").run()
     assert not at.exception

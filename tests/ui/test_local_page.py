@@ -12,7 +12,8 @@ from streamlit.testing.v1 import AppTest
 
 from dpviz.privacy.tables import InputError
 from dpviz.training.localspec import LocalSpec
-from dpviz.training.tabular import picture_data
+from dpviz.training.tabular import picture_data, read_upload
+from dpviz.ui import local_page
 from dpviz.ui.local_job import Job, check_work
 
 ROOT = Path(__file__).parents[2]
@@ -107,6 +108,34 @@ def test_live_trials_give_a_figure_and_a_verdict():
     assert any("Your run: 2 repeats, 2 epochs" in text.value for text in at.caption)
 
 
+def page_with_own_file() -> AppTest:
+    at = page()
+    return at.selectbox(key="local.data").set_value("upload").run()
+
+
+def test_a_file_is_read_once_and_not_at_every_click(monkeypatch):
+    read: list[str] = []
+
+    def counted(content, name, label=None):
+        read.append(name)
+        return read_upload(content, name, label)
+
+    monkeypatch.setattr(local_page, "read_upload", counted)
+    right, wrong = CSV.replace("outcome", "label"), "label,age\nsick,young\n"
+    at = page_with_own_file()
+    for name, content in (("right.csv", right), ("wrong.csv", wrong)):
+        at.file_uploader[0].set_value((name, content.encode(), "text/csv")).run()
+        for repeats in (3, 4, 5):
+            at.slider(key="local.repeats").set_value(repeats).run()
+            assert not at.exception
+            assert len(at.error) == (name == "wrong.csv")
+    assert read == ["right.csv", "wrong.csv"]
+    # The same name with other content is another file.
+    at.file_uploader[0].set_value(("wrong.csv", right.encode(), "text/csv")).run()
+    assert not at.error
+    assert read[2:] == ["wrong.csv"]
+
+
 # --- jobs ---------------------------------------------------------------------------------------------------------
 
 
@@ -170,6 +199,18 @@ def test_the_picture_plays_and_the_page_fits_a_phone(url, new_page):
     before = words.text_content() or ""
     plot.locator(".updatemenu-button", has_text="Play").click()
     expect(words).not_to_have_text(before)
+
+
+def test_a_file_as_large_as_is_documented_is_read(url, new_page, tmp_path):
+    sick, well = (f"0.{digit * 297},0.{digit * 297},{word}\n" for digit, word in (("1", "sick"), ("3", "well")))
+    (tmp_path / "large.csv").write_text("age,dose,label\n" + (sick + well) * (19_990_000 // len(sick + well)))
+    assert 19_900_000 < (tmp_path / "large.csv").stat().st_size <= 20_000_000
+    page = new_page(url, viewport=TALL)
+    choose_own_file(page)
+    expect(page.get_by_role("button", name="Run", exact=True)).to_be_disabled()
+    page.locator("input[type=file]").set_input_files(tmp_path / "large.csv")
+    expect(page.get_by_role("combobox", name="Label column")).to_have_value("label")
+    expect(page.get_by_role("button", name="Run", exact=True)).to_be_enabled()
 
 
 def test_uploads_right_and_wrong(url, new_page, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 import tomllib
 
 import pandas as pd
@@ -11,10 +12,12 @@ from playwright.sync_api import expect
 from streamlit.testing.v1 import AppTest
 
 from dpviz.privacy import InputError
+from dpviz.runs import timing
 from dpviz.runs.folder import without_paths
-from dpviz.runs.timing import Trials
+from dpviz.runs.timing import Pace, Trials
 from dpviz.training.localspec import LocalSpec
 from dpviz.training.tabular import picture_data
+from dpviz.ui import launch
 from dpviz.ui.export_figures import as_csv, as_html
 from dpviz.ui.local_job import Job
 from dpviz.views.comparison import comparison_frame, fold
@@ -189,3 +192,22 @@ def test_a_queue_that_is_full_says_so_on_the_page(folder, monkeypatch):
     button(at, "Launch").click().run()
     assert "At most 1 waiting runs are allowed here, got 2" in at.error[0].value
     assert not folder.exists()
+
+
+def test_while_other_settings_are_timed_the_page_says_so(folder, monkeypatch):
+    gate = threading.Event()
+
+    def gated_steps(settings):
+        assert gate.wait(120)
+        return Pace(0.1, 1.0)
+
+    monkeypatch.setattr(timing, "try_steps", gated_steps)
+    others = Trials()
+    monkeypatch.setattr(launch, "trials", lambda: others)
+    others.start(made_spec(batch_size=77))
+    at = open_page("pages/train.py")
+    button(at, "Time a few steps").click().run()
+    assert [error.value for error in at.error] == [
+        "Only one trial runs at a time, and other settings are being timed; try again soon."
+    ]
+    gate.set()

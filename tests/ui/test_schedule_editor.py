@@ -14,7 +14,9 @@ from playwright.sync_api import Page, expect
 
 from dpviz.privacy.rdp import ledger_rdp, smallest_epsilon
 from dpviz.privacy.records import Ledger, epoch_phases
+from dpviz.privacy.rounding import epsilon_number
 from dpviz.privacy.tables import InputError
+from dpviz.ui import schedule_editor as editor
 from dpviz.ui.schedule_editor import MAX_EPOCHS, EditorState, _table_data
 
 SAMPLE_RATE, DELTA = 0.01, 1e-5
@@ -142,6 +144,17 @@ def screen(address: str, new_page: Callable[..., Page]) -> Callable[..., Screen]
 
 def price(sigmas: Iterable[float]) -> float:
     return smallest_epsilon(ledger_rdp(Ledger(epoch_phases(sigmas, SAMPLE_RATE))).sum(axis=0), DELTA)[0]
+
+
+def test_the_editor_writes_epsilons_as_python_does(new_page):
+    source = (Path(editor.__file__).parent / "readout.js").read_text(encoding="utf-8")
+    values = [0.0, 0.0004, 1.1, 9.9996, 28.381, 999_999.5, *np.geomspace(1e-12, 1e9, 2000).tolist()]
+    page = new_page("about:blank")
+    assert page.evaluate(f"(given) => {{ {source}\n return given.map(epsilonText); }}", values) == [
+        epsilon_number(value) for value in values
+    ]
+    targets = page.evaluate(f"(given) => {{ {source}\n return given.map(targetText); }}", [2, 0.05, 20, 2000, 1.005])
+    assert targets == ["2", "0.05", "20", "2,000", "1.005"]
 
 
 def number(text: str) -> float:

@@ -143,6 +143,14 @@ def test_a_share_link_reproduces_the_schedule_and_its_settings_in_a_new_session(
     expect(other.page.get_by_text("come from the link")).to_be_visible()
 
 
+def test_an_rdp_bound_is_not_called_certified(address, new_page):
+    page = new_page(f"{address}/?s={encode([2.0, 1.0], {'accountant': 'rdp'})}")
+    expect(page.locator(".meta")).to_contain_text("RDP upper bound", timeout=PATIENCE)
+    expect(page.locator(".meta")).not_to_contain_text("certified")
+    expect(page.get_by_text("This number: RDP upper bound.")).to_be_visible()
+    expect(page.get_by_text("Sound ε: RDP upper bound.")).to_be_visible()
+
+
 def test_the_keyboard_alone_edits_the_schedule(screen):
     it = screen()
     before = it.sigmas()
@@ -280,6 +288,16 @@ def test_delta_is_typed_exactly_and_warned_of_above_one_over_n(at):
     assert not at.error
 
 
+def test_a_bound_that_stands_in_for_a_band_is_named_beside_the_number_and_on_the_card(at):
+    field(at, "delta").set_value("1e-300").run()
+    told = [caption.value for caption in at.caption]
+    assert any(text.startswith("This number: RDP upper bound, because delta 1e-300") for text in told)
+    assert any(text.startswith("Sound ε: RDP upper bound, because delta 1e-300") for text in told)
+    assert as_json(board(at), Settings(delta=1e-300))["epsilon"]["fallback"].startswith("RDP upper bound")
+    field(at, "delta").set_value("1e-5").run()
+    assert not any("upper bound, because" in caption.value for caption in at.caption)
+
+
 def test_a_batch_larger_than_the_dataset_is_one_readable_sentence(at):
     field(at, "batch_size").set_value(60_001).run()
     assert not at.exception
@@ -386,6 +404,31 @@ def test_train_hands_over_the_curve_and_its_settings(at):
 def test_settings_survive_a_link(settings):
     sigmas, fields = decode(encode([1.5] * settings.epochs, settings.to_link()))
     assert Settings.from_link(len(sigmas), fields) == settings
+
+
+def test_an_old_link_with_a_fixed_order_and_add_remove_opens_as_zero_out_at_the_same_price():
+    settings = Settings.from_link(3, {"adjacency": "add-remove", "sampling": "fixed-order"})
+    assert (settings.sampling, settings.adjacency) == ("fixed-order", "zero-out")
+    at = AppTest.from_file(str(ROOT / "pages" / "schedule.py"), default_timeout=30)
+    at.query_params["s"] = encode([2.0, 1.0], {"adjacency": "add-remove", "sampling": "fixed-order"})
+    at.run()
+    assert not at.exception
+    assert not at.error
+    assert "asked for add-remove neighbours, which have no price with fixed-order batches" in at.info[0].value
+    assert field(at, "adjacency").value == "zero-out"
+
+
+def test_the_form_offers_only_neighbours_that_the_batches_have_a_price_for(at):
+    assert field(at, "adjacency").options == ["Add or remove one", "Zero out one", "Replace one"]
+    field(at, "sampling").set_value("shuffled").run()
+    assert field(at, "adjacency").options == ["Zero out one", "Replace one"]
+    assert field(at, "adjacency").value == "zero-out"
+    field(at, "adjacency").set_value("replace-one").run()
+    field(at, "sampling").set_value("poisson").run()
+    assert field(at, "adjacency").value == "replace-one"
+    assert not at.exception
+    with pytest.raises(InputError, match="choose zero-out or replace-one"):
+        Settings(adjacency="add-remove", sampling="shuffled")
 
 
 def test_a_link_with_an_unknown_word_is_refused():

@@ -11,14 +11,16 @@ from playwright.sync_api import Page, expect
 from streamlit.testing.v1 import AppTest
 
 from dpviz.papers import RECIPES
-from dpviz.privacy import InputError, Schedule
+from dpviz.privacy import InputError, Schedule, epoch_phases, guarantee
 from dpviz.runs import Store, Summary, background
 from dpviz.runs.records import Progress
 from dpviz.runs.settings import DEFAULT
+from dpviz.runs.spending import Spending
 from dpviz.training.spec import CHOICES, DATASETS, MODELS
 from dpviz.ui.run_form import expected_guarantee, fitting_models, parse_seeds, recipe_of
 from dpviz.ui.run_panel import known, share_done
 from dpviz.ui.runs import plain
+from dpviz.views.numbers import epsilon_number
 from tests.ui.conftest import ROOT, start_server, stop_server
 from tests.views.made_runs import keep, made_run, made_spec
 
@@ -196,6 +198,21 @@ def test_a_finished_run_shows_its_numbers_with_units(folder):
     assert shown["Sound ε spent"] == "2.000"
     assert shown["Epochs"] == "4 of 4"
     assert shown["Training time"] == "2 min 0 s"
+
+
+def test_a_stopped_run_shows_what_it_really_spent_and_why_that_is_more_than_its_last_epoch_says(folder):
+    keep(folder, made_run(status="stopped", count=2, written=Spending(27, 1.15, 1.25)))
+    at = open_page()
+    assert (metrics(at)["Sound ε spent"], metrics(at)["Claimed ε spent"]) == ("1.250", "1.150")
+    assert "ε counts also 7 steps after its last epoch." in [caption.value for caption in at.caption]
+
+
+def test_a_stopped_run_of_the_old_format_shows_the_most_it_can_have_spent(folder):
+    keep(folder, made_run(status="stopped", count=2))
+    at = open_page()
+    most = guarantee("dp-sgd", "none", epoch_phases([1.0] * 3, 0.1), 1e-5).sound.upper
+    assert metrics(at)["Sound ε spent"] == f"at most {epsilon_number(most)}"
+    assert any("not on record how far the run came" in caption.value for caption in at.caption)
 
 
 def test_the_time_to_expect_comes_from_a_run_alike(folder):

@@ -8,6 +8,7 @@ from dpviz.privacy.schedules import Schedule
 from dpviz.runs import CachedRun, Provenance, Run
 from dpviz.runs import folder as files
 from dpviz.runs.records import labels
+from dpviz.runs.spending import Spending
 from dpviz.runs.store import new_id
 from dpviz.training.spec import EpochRecord, RunSpec
 
@@ -58,13 +59,21 @@ def made_epochs(spec: RunSpec, count: int, *, best: float = 0.9, diagnostics: bo
 
 
 def made_run(
-    run_id: str = "a", *, status: str = "done", count: int | None = None, title: str = "", best: float = 0.9, **changes
+    run_id: str = "a",
+    *,
+    status: str = "done",
+    count: int | None = None,
+    title: str = "",
+    best: float = 0.9,
+    written: Spending | None = None,
+    **changes,
 ) -> Run:
     """A run whose accuracy climbs towards `best`; at sigma 1 an epoch costs 0.4 (claimed) and 0.5 (sound)."""
     spec = made_spec(**changes)
     count = spec.epochs if count is None else count
     epochs = made_epochs(spec, count, best=best, diagnostics=spec.diagnostics)
-    return Run(run_id, spec, status, epochs, "2026-01-02T03:04:05+00:00", Provenance("measured", "dpviz"), "", title)
+    origin = ("2026-01-02T03:04:05+00:00", Provenance("measured", "dpviz"), "", title)
+    return Run(run_id, spec, status, epochs, *origin, written=written)
 
 
 def made_cached(experiment: str = "constant-1", seed: int = 0, paper: str = "curricula", **changes) -> CachedRun:
@@ -77,7 +86,7 @@ def keep(folder: Path, run: Run, owner: str = "") -> str:
     place = folder / run_id
     place.mkdir(parents=True)
     last = run.epochs[-1] if run.epochs else None
-    status = files.Status(run.status, run.created, "", run.provenance, labels(run.spec, last), owner)
+    status = files.Status(run.status, run.created, "", run.provenance, labels(run.spec, last), owner, run.written)
     (place / files.SPEC).write_bytes(files.dump(run.spec.to_json()))
     (place / files.EPOCHS).write_bytes(b"".join(files.dump(record.to_json()) for record in run.epochs))
     (place / files.STATUS).write_bytes(files.dump(status.to_json()))

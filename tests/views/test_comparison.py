@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from dpviz.papers import REPORTED
+from dpviz.runs.spending import Spending
 from dpviz.views.axes import COLOURS, PALE
 from dpviz.views.comparison import (
     comparison_frame,
@@ -255,3 +256,14 @@ def test_the_fit_is_named_with_its_r_and_p():
     fit = log_fit(ends, "epsilon_claimed")
     names = [trace.name for trace in fit_figure(ends, fit, "epsilon_claimed").data]
     assert f"fit: r = {fit.r:.3f}, p = {fit.p:.2g}, 8 points" in names
+
+
+def test_an_unfinished_run_ends_at_what_it_really_spent_not_at_its_last_epoch():
+    stopped = made_run("a", status="stopped", count=2, written=Spending(27, 1.1, 1.2, at_most=True))
+    end = endpoints(fold(comparison_frame([stopped, made_run("b")], [made_cached()], TABLE_2)))
+    first = end.iloc[0]
+    assert (first["epsilon_sound"], first["spent_sound"], first["spent_claimed"]) == (1.0, 1.2, 1.1)
+    assert list(end["at_most"]) == [True] + [False] * (len(end) - 1)
+    rest = end[1:]
+    assert rest["spent_sound"].equals(rest["epsilon_sound"])
+    assert rest["spent_claimed"].equals(rest["epsilon_claimed"])

@@ -45,11 +45,15 @@ class Curve:
 
 @dataclass(frozen=True)
 class Certified:
-    """Python's epsilon for the current drawing; `text` is the number as shown, for example 2.344 or 1.003–1.005."""
+    """Python's epsilon for the current drawing.
+
+    `text` is the number as shown, for example 2.344 or 1.003–1.005; `kind` says what it is: certified, RDP upper bound.
+    """
 
     lower: float
     upper: float
     text: str
+    kind: str = "certified"
 
 
 @dataclass
@@ -165,6 +169,7 @@ def _certified_data(certified: Certified) -> dict[str, Any]:
         "lower": _json_number(certified.lower),
         "upper": _json_number(certified.upper),
         "text": certified.text,
+        "kind": certified.kind,
     }
 
 

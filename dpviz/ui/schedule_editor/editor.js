@@ -104,7 +104,7 @@ class Editor {
     if (!this.certified || this.sentAt === undefined) return;
     remember(this.stats.replies, performance.now() - this.sentAt);
     this.sentAt = undefined;
-    this.readout.announce(`epsilon ${this.certified.text}, certified`);
+    this.readout.announce(`epsilon ${this.certified.text}, ${this.certified.kind}`);
   }
 
   // --- drawing

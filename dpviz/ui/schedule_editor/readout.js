@@ -1,12 +1,31 @@
 // Words and numbers around the plot, and what a screen reader is told.
 
-/** Three digits after the point for small epsilons, fewer for large ones. */
+/** An upper bound in writing, rounded up by the rules of dpviz/privacy/rounding.py. */
 function epsilonText(epsilon) {
   if (!Number.isFinite(epsilon)) return "∞";
-  if (epsilon >= 1e6) return epsilon.toExponential(2).replace("+", "");
-  const digits = epsilon < 10 ? 3 : epsilon < 100 ? 2 : epsilon < 1000 ? 1 : 0;
-  return epsilon.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  if (epsilon === 0) return "0";
+  const power = Number(epsilon.toExponential().split("e")[1]);
+  if (epsilon < 1e-4 || epsilon >= 1e6) {
+    const places = epsilon < 1 ? 1 : 2;
+    const write = (value) => value.toExponential(places).replace("+", "");
+    return roundedUp(epsilon, power - places, write);
+  }
+  const usual = epsilon < 10 ? 3 : epsilon < 100 ? 2 : epsilon < 1000 ? 1 : 0;
+  const places = Math.max(usual, 1 - power); // two significant digits, if they need more room
+  const text = roundedUp(epsilon, -places, (value) => value.toFixed(places));
+  const [whole, fraction] = (places > usual ? text.replace(/0$/, "") : text).split(".");
+  const grouped = Number(whole).toLocaleString("en-US");
+  return fraction ? `${grouped}.${fraction}` : grouped;
 }
+
+/** The nearest number in writing, or the next one (10^power more) if the nearest lies below the value. */
+function roundedUp(value, power, write) {
+  const nearest = Number(write(value));
+  return write(nearest < value ? nearest + 10 ** power : nearest);
+}
+
+/** A target is what a person typed: no digits are added, none are lost. */
+const targetText = (target) => target.toLocaleString("en-US", { maximumSignificantDigits: 15 });
 
 const deltaText = (delta) => (delta < 1e-3 ? delta.toExponential() : String(delta));
 
@@ -31,8 +50,8 @@ class Readout {
     const verdict = target == null ? "" : epsilon > target ? "over" : "within";
     const sign = Number.isFinite(estimate) ? "≈ " : ""; // no noise costs infinity: nothing is approximate about it
     this.value.textContent = certified ? certified.text : sign + epsilonText(estimate);
-    const goal = verdict && ` · ${verdict} target ${epsilonText(target).replace(/\.?0+$/, "")}`;
-    this.meta.textContent = `${certified ? "certified" : "approximate"} · δ = ${deltaText(delta)}${goal}`;
+    const goal = verdict && ` · ${verdict} target ${targetText(target)}`;
+    this.meta.textContent = `${certified ? certified.kind : "approximate"} · δ = ${deltaText(delta)}${goal}`;
     this.box.dataset.state = certified ? "certified" : "approximate";
     this.box.dataset.verdict = verdict;
   }
