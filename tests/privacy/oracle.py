@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import brentq, minimize_scalar
+from scipy.optimize import OptimizeResult, brentq, minimize_scalar
 from scipy.special import erf, erfc, expit, log_ndtr, logsumexp
 
 # Outcomes are mixtures (1-q) N(0) + q N(shift): shift of the first and of the second, 0 for N(0) alone.
@@ -225,6 +225,8 @@ class Line:
         epsilon, small = self.epsilon, 1e-4 * self.margin
         for _ in range(50):
             here, ahead = self.delta(epsilon), self.delta(epsilon + small)
+            if here < 1e-4 * delta:  # far too small to be precise: a smaller epsilon is wanted
+                return self.epsilon / 1.5
             if not 0 < ahead < here:
                 raise NotConverged(f"delta({epsilon}) came out as {here}")
             move = math.log(delta / here) * small / math.log(ahead / here)
@@ -306,6 +308,7 @@ def _period(steps: list[Step], tilt: float, epsilon: float, log_delta: float) ->
 
 
 def _direction_epsilon(steps: list[Step], delta: float) -> Answer:
+    """From the saddle point; where that lies beyond a jump of the moments, from the tilt of the best Chernoff bound."""
     log_delta = math.log(delta)
     tilt = _tilt_where(lambda log_tilt: _saddle(steps, math.exp(log_tilt))[1] - log_delta)
     start = _saddle(steps, tilt)[0]
@@ -315,11 +318,19 @@ def _direction_epsilon(steps: list[Step], delta: float) -> Answer:
         if max(at_zero) < delta:
             return Answer(0.0, 0.0)
         start = 1e-3 / tilt
+    try:
+        return _near(steps, delta, tilt, start)
+    except NotConverged:
+        best = _least(lambda log_tilt: (_log_bound(steps, log_tilt) - log_delta) / math.exp(log_tilt))
+        return _near(steps, delta, math.exp(float(best.x)), float(best.fun))
+
+
+def _near(steps: list[Step], delta: float, tilt: float, epsilon: float) -> Answer:
+    """At two levels of fineness, along lines that move until one is around its epsilon."""
     found: list[float] = []
-    epsilon = start
     for level in LEVELS:
         for _ in range(30):
-            line = _line(steps, tilt, epsilon, log_delta, level)
+            line = _line(steps, tilt, epsilon, math.log(delta), level)
             epsilon = max(line.solve(delta), line.epsilon / 2)
             if abs(epsilon - line.epsilon) <= line.margin:
                 break
@@ -357,23 +368,24 @@ def oracle_epsilon(phases: Iterable[tuple[float, float, int]], delta: float, adj
 
 
 def _surely_below(steps: list[Step], epsilon: float, delta: float) -> bool:
-    """Whether delta(eps) is less than this: at eps = 0 by the sum of all steps, above it by Chernoff.
-
-    (1 - e^-x) e^(-t x) is t^t / (1+t)^(1+t) at most.
-    """
+    """Whether delta(eps) is less than this: at eps = 0 by the sum of all steps, above it by Chernoff."""
     if epsilon == 0:
         return sum(step.count * step.distance() for step in steps) < delta
-
-    def bound(log_tilt: float) -> float:
-        tilt = math.exp(log_tilt)
-        try:
-            k = _moments(steps, tilt)[0]
-        except NotConverged:
-            return math.inf
-        return k - tilt * epsilon + tilt * log_tilt - (1 + tilt) * math.log1p(tilt)
-
-    best = minimize_scalar(bound, bounds=(-7.0, 14.0), method="bounded", options={"xatol": 0.05})
+    best = _least(lambda log_tilt: _log_bound(steps, log_tilt) - math.exp(log_tilt) * epsilon)
     return bool(best.fun < math.log(delta))
+
+
+def _log_bound(steps: list[Step], log_tilt: float) -> float:
+    """log of a bound on delta(eps) e^(t eps): (1 - e^-x) e^(-t x) is t^t / (1+t)^(1+t) at most."""
+    tilt = math.exp(log_tilt)
+    try:
+        return _moments(steps, tilt)[0] + tilt * log_tilt - (1 + tilt) * math.log1p(tilt)
+    except NotConverged:
+        return math.inf
+
+
+def _least(function: Callable[[float], float]) -> OptimizeResult:
+    return minimize_scalar(function, bounds=(-7.0, 14.0), method="bounded", options={"xatol": 0.02})
 
 
 def _merged(phases: Iterable[tuple[float, float, int]]) -> list[tuple[float, float, int]]:

@@ -52,8 +52,9 @@ def test_delta_inverts_epsilon(ledger: Ledger, at: float, adjacency: str) -> Non
     assert above.fallback is below.fallback is None
     assert above.lower <= at  # the true delta there is at most this one
     assert below.upper >= at
-    assert 0.8 * at <= above.lower <= above.upper <= 1.01 * at
-    assert 0.99 * at <= below.lower <= below.upper <= 1.25 * at
+    # One percent of epsilon may be a third of delta.
+    assert 0.6 * at <= above.lower <= above.upper <= 1.01 * at
+    assert 0.99 * at <= below.lower <= below.upper <= 1.5 * at
 
 
 @pytest.mark.parametrize("accountant", ["rdp", "rdp-classic"])
@@ -66,7 +67,7 @@ def test_the_bound_from_moments_inverts_its_conversion(accountant: str, sampling
     assert found.upper == pytest.approx(1e-6, rel=1e-9)
 
 
-@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("adjacency", NEIGHBORS)
 @pytest.mark.parametrize("at", [0.0, 0.5, 2.0])
 @pytest.mark.parametrize("ledger", [Ledger([Phase(1.0, 0.01, 500)]), MIXED])
 def test_the_band_of_delta_holds_dp_accountings(ledger: Ledger, at: float, adjacency: str) -> None:
@@ -108,7 +109,7 @@ def test_a_band_of_delta_is_in_order() -> None:
         Delta(0.2, 0.1, 1.0, "pld")
 
 
-@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("adjacency", NEIGHBORS)
 def test_a_full_batch_among_sampled_ones_is_priced(adjacency: str) -> None:
     theirs = dp_accounting_pld(MIXED, adjacency).get_epsilon(1e-5)
     found = epsilon(MIXED, 1e-5, adjacency=adjacency)
