@@ -12,6 +12,8 @@ from dpviz.cli.command import Command, Result, whole
 from dpviz.paths import APP
 from dpviz.privacy.tables import InputError
 
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="where to listen; the default is this machine only")
@@ -23,10 +25,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 def command_of(host: str, port: int, names: list[str]) -> list[str]:
     """Streamlit's own command for this address; options that a person gives Streamlit elsewhere stay in force."""
-    options = {"server.address": host, "server.port": str(port)}
-    if names:
-        options["server.allowedHosts"] = ",".join(("localhost", "127.0.0.1", "::1", host, *names))
-    flags = [f"--{name}={value}" for name, value in options.items()]
+    known = (*LOOPBACK, host, *names) if names else ()
+    flags = [f"--server.address={host}", f"--server.port={port}", *(f"--server.allowedHosts={name}" for name in known)]
     return [sys.executable, "-m", "streamlit", "run", str(APP), *flags]
 
 

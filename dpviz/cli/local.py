@@ -185,11 +185,8 @@ def reproduce(recipes: Sequence[LocalRecipe], data_dir: Path | None) -> Iterator
         spec, methods = group[0].spec, ",".join(recipe.spec.method for recipe in group)
         line = [f"--data={data}", f"--loss={loss}", f"--methods={methods}", f"--budgets={spec.epsilon:g}"]
         line += [f"--{name.replace('_', '-')}={getattr(spec, name):g}" for name in SETTINGS if name != "regularization"]
-        line += [
-            "--cross-validate",
-            f"--folds={FOLDS}",
-            f"--out={cached_runs_folder() / PAPER / f'{data}-{loss}.json'}",
-        ]
+        out = cached_runs_folder() / PAPER / f"{data}-{loss}.json"
+        line += ["--cross-validate", f"--folds={FOLDS}", f"--out={out}"]
         line += [f"--data-dir={data_dir}"] if data_dir is not None else []
         parser = argparse.ArgumentParser()
         _arguments(parser)

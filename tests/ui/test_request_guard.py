@@ -22,7 +22,7 @@ from tests.ui.conftest import APP, _start, stop_server
 
 NAME = "dpviz.example.org"  # what the operator allows
 EVIL = "evil.example"
-OWN_SERVER = (["-m", "dpviz.serve"], "--port")
+OWN_SERVER = (["-m", "dpviz", "app"], "--port")
 STREAMLIT = (["-m", "streamlit", "run", str(APP)], "--server.port")
 BOTH = pytest.mark.parametrize("way", ["own server", "streamlit"])
 BOUNDARY = "a-line-between"
