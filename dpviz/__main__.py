@@ -1,8 +1,6 @@
 """python -m dpviz"""
 
-import sys
-
-from dpviz.cli import main
+from dpviz.cli import run
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run()

@@ -20,10 +20,10 @@ COMMANDS: tuple[Command, ...] = tuple(command for group in GROUPS for command in
 
 EPILOG = """\
 examples:
-  python -m dpviz epsilon --schedule linear --start 5 --end 1 --epochs 20 --dataset-size 60000 --batch-size 600
-  python -m dpviz calibrate --target-epsilon 1.0 --schedule cosine --epochs 20 --dataset-size 60000 --batch-size 600
-  python -m dpviz train --recipe losing-less/mnist-ce-t-cnn --epochs 5
-  python -m dpviz train --set subset=6000 --set schedule=linear --set schedule.start=3 --seeds 0,1,2
+  dpviz epsilon --schedule linear --start 5 --end 1 --epochs 20 --dataset-size 60000 --batch-size 600
+  dpviz calibrate --target-epsilon 1.0 --schedule cosine --epochs 20 --dataset-size 60000 --batch-size 600
+  dpviz train --recipe losing-less/mnist-ce-t-cnn --epochs 5
+  dpviz train --set subset=6000 --set schedule=linear --set schedule.start=3 --seeds 0,1,2
 
 Every command takes --json. DPVIZ_RUNS is the folder in which runs are kept, DPVIZ_DATA the one with datasets.
 Noise multipliers (sigma) are relative to the clipping norm; epsilons hold for add-or-remove-one neighbours
@@ -40,7 +40,7 @@ class Parser(argparse.ArgumentParser):
 
 def parser() -> Parser:
     top = Parser(
-        prog="python -m dpviz",
+        prog="dpviz",
         description="The privacy-utility trade-off of differentially private training: tight epsilons of any noise "
         "schedule, calibration to a budget, private training, and the baselines of five papers.",
         epilog=EPILOG,
@@ -79,3 +79,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("dpviz: stopped", file=sys.stderr)
         return 130
+
+
+def run() -> None:
+    """What the installed command `dpviz` calls."""
+    sys.exit(main())

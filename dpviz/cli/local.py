@@ -168,7 +168,7 @@ def _write(args: argparse.Namespace, result: dict[str, Any], spec: LocalSpec, mi
 
 def _command(args: argparse.Namespace) -> str:
     """The command again, without folders of this machine."""
-    words = ["python -m dpviz local", f"--data {Path(args.data).name}", f"--methods {args.methods}"]
+    words = ["dpviz local", f"--data {Path(args.data).name}", f"--methods {args.methods}"]
     words += [f"--budgets {args.budgets}", f"--repeats {args.repeats}", f"--seed {args.seed}", f"--loss {args.loss}"]
     words += [f"--gradient-label {args.gradient_label}"] if args.gradient_label != "answered" else []
     words += [f"--loss-knob {args.loss_knob:g}"] if args.loss_knob is not None else []

@@ -179,7 +179,7 @@ def _shown(runs: list[Run]) -> Result:
         if run.error:
             parts.append(f"{run.id} failed: {run.error}")
         elif run.status == "stopped":
-            parts.append(f"{run.id} was stopped; go on with: python -m dpviz runs resume {run.id}")
+            parts.append(f"{run.id} was stopped; go on with: dpviz runs resume {run.id}")
     return {"runs": [_run_json(run) for run in runs]}, "\n\n".join(parts)
 
 
@@ -261,7 +261,7 @@ def _runs(args: argparse.Namespace) -> Result:
 
 def _list(store: Store, args: argparse.Namespace) -> Result:
     listing = store.list()
-    text = _runs_table(list(listing.runs)) if listing.runs else "no runs yet; python -m dpviz train starts one"
+    text = _runs_table(list(listing.runs)) if listing.runs else "no runs yet; dpviz train starts one"
     runs = [_summary_json(run) for run in listing.runs]
     return {"runs": runs, "warnings": listing.warnings}, "\n".join((text, *listing.warnings))
 

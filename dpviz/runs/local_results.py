@@ -1,4 +1,4 @@
-"""Results of `python -m dpviz local` as files: rows, paired differences, settings and provenance. JSON only.
+"""Results of `dpviz local` as files: rows, paired differences, settings and provenance. JSON only.
 
 `cached_runs/prestige/<name>.json` are the ones that come with dpviz.
 """

@@ -232,7 +232,7 @@ class Store:
             raise InputError(f"{str(run_id)[:60]!r} is not a run id; ids are made of a-z, 0-9 and -")
         folder = self.folder / run_id
         if folder.is_symlink() or not folder.is_dir() or not self._owns(folder):
-            raise InputError(f"there is no run {run_id!r}; python -m dpviz runs list shows them")
+            raise InputError(f"there is no run {run_id!r}; dpviz runs list shows them")
         return folder
 
     def _owns(self, folder: Path) -> bool:

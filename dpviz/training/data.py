@@ -5,7 +5,7 @@ download them. They are read here rather than by torchvision's classes for two r
 files that may be read-only or in use by another process, and what is verified is what is read. The CIFAR-10 files are
 pickles: bytes whose MD5 does not match are not looked into, and `batches` builds nothing that a pickle names.
 
-Finding files imports no torch, so `python -m dpviz data` answers at once.
+Finding files imports no torch, so `dpviz data` answers at once.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class Trial:
         return float(self.errors.std(ddof=1)) if len(self.errors) > 1 else 0.0
 
     def to_json(self) -> dict[str, object]:
-        """A row of `python -m dpviz local --json`; a budget is epsilon a visit."""
+        """A row of `dpviz local --json`; a budget is epsilon a visit."""
         average = self.average[:, -1]
         return {
             "method": self.spec.method,

@@ -29,7 +29,7 @@ def check_work(data: Tabular, specs: Sequence[LocalSpec], repeats: int) -> None:
         raise InputError(
             f"this is too much for a page; take at most {most} repeats or use the command line"
             if most
-            else "this is too much for a page even once; use the command line: python -m dpviz local"
+            else "this is too much for a page even once; use the command line: dpviz local"
         )
 
 

@@ -51,7 +51,7 @@ def sweep_form(spec: RunSpec, seeds: str, title: str) -> Sweep:
     grids, search = ((varied,), None) if kind == GRID else ((), Search(trials, varied))
     sweep = Sweep(spec, parse_seeds(seeds), grids, search, epsilon, title).check()
     if sweep.runs > MOST_RUNS:
-        raise InputError(f"from here at most {MOST_RUNS} runs, got {sweep.runs:,}; python -m dpviz sweep takes more")
+        raise InputError(f"from here at most {MOST_RUNS} runs, got {sweep.runs:,}; dpviz sweep takes more")
     return sweep
 
 

@@ -70,12 +70,18 @@ def _start(
             stdout=output,
             stderr=output,
         )
-    url = f"http://127.0.0.1:{port}"
-    deadline = time.monotonic() + 60
+    return process, wait_for_server(process, f"http://127.0.0.1:{port}", log, answers)
+
+
+def wait_for_server(
+    process: subprocess.Popen[bytes], url: str, log: Path, answers: str = "/_stcore/health", seconds: float = 60
+) -> str:
+    """The address, once the server answers; a server that does not start is ended, and its log told."""
+    deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and process.poll() is None:
         try:
             with urllib.request.urlopen(f"{url}{answers}", timeout=10):
-                return process, url
+                return url
         except (urllib.error.URLError, ConnectionError, TimeoutError):
             time.sleep(0.02)
     process.kill()
