@@ -47,12 +47,14 @@ bench: .venv/dev
 		{ echo "dpviz needs Python 3.11 or newer; set PYTHON=python3.11"; exit 1; }
 	@$(PYTHON) -m venv .venv || { echo "cannot make .venv; on Debian or Ubuntu: apt-get install python3-venv"; exit 1; }
 
-.venv/runtime: requirements.txt .venv/bin/python
+.venv/runtime: requirements.txt pyproject.toml .venv/bin/python
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -e .
 	@touch $@
 
-.venv/dev: requirements-dev.txt requirements-cluster.txt requirements-signin.txt requirements.txt .venv/bin/python
+.venv/dev: requirements-dev.txt requirements-cluster.txt requirements-signin.txt requirements.txt pyproject.toml .venv/bin/python
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -e .
 	@touch $@ .venv/runtime
 
 clean:

@@ -192,7 +192,7 @@ def test_the_form_of_a_search_makes_the_sweep_that_the_file_makes(folder, monkey
         ({"Learning rate: low": 3.0}, "Learning rate: a range needs finite numbers low < high, got 3.0 and 2.0."),
         ({"Noise: sigma: low": 0.0}, "Noise: sigma: a logarithmic range needs low > 0, got 0.0."),
         ({"Batch size: high": 65_536}, "Batch_size must be at most the 60,000 training examples, got 65,536."),
-        ({"Trials": 101}, "From here at most 200 runs, got 202; python -m dpviz sweep takes more."),
+        ({"Trials": 101}, "From here at most 200 runs, got 202; dpviz sweep takes more."),
     ],
 )
 def test_a_range_or_a_number_of_trials_that_cannot_be_is_a_sentence_and_no_launch(folder, numbers, words):
