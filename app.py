@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from dpviz.ui.shell import middleware, run, warm_up
+from dpviz.ui.common.shell import middleware, run, warm_up
 
 if __name__ == "__main__":  # a person's session
     run()

@@ -16,7 +16,7 @@ import numpy as np
 
 from dpviz.privacy import Ledger, epoch_phases, epsilon
 from dpviz.privacy import rdp as renyi
-from dpviz.privacy import rows as loss_rows
+from dpviz.privacy.pld import spectra as loss_rows
 
 SAMPLE_RATE, STEPS, DELTA = 0.01, 100, 1e-5
 

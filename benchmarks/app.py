@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from dpviz.privacy import Schedule
 from dpviz.runs import Store
 from dpviz.training.spec import EpochRecord, RunSpec
-from dpviz.ui.share import encode
+from dpviz.ui.schedule.share import encode
 from tests.ui.conftest import CHROMIUM_ARGUMENTS, ROOT, chromium_path, start_server, stop_server
 
 EPOCHS, STROKES, SESSIONS, RUNS = 100, 30, 10, 200

@@ -22,9 +22,9 @@ from playwright.async_api import Browser, Page, TimeoutError, async_playwright, 
 
 from benchmarks.app import SETTINGS, _fill, _row
 from dpviz.privacy import Schedule
-from dpviz.privacy.tables import InputError
+from dpviz.privacy.registry import InputError
 from dpviz.runs import Store
-from dpviz.ui.share import encode
+from dpviz.ui.schedule.share import encode
 from tests.ui.conftest import CHROMIUM_ARGUMENTS, ROOT, chromium_path, start_server, stop_server
 
 EPOCHS = 20

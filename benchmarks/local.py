@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from dpviz.training.linear import Draws, train
-from dpviz.training.localspec import LocalSpec
-from dpviz.training.tabular import Tabular, unit_rows
-from dpviz.training.trials import BUDGETS, specs_for
+from dpviz.training.local.experiments import BUDGETS, specs_for
+from dpviz.training.local.linear import Draws, train
+from dpviz.training.local.spec import LocalSpec
+from dpviz.training.local.tabular import Tabular, unit_rows
 
 PEOPLE, FEATURES, FILLED = 16_000, 123, 14
 ROUNDS = 3

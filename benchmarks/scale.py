@@ -16,12 +16,12 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from dpviz.runs.cluster import ClusterRunner
-from dpviz.runs.drive import WIDTH, Crew, Drive
-from dpviz.runs.runner import BackgroundRunner
+from dpviz.runs.execution.ray_runner import ClusterRunner
+from dpviz.runs.execution.runner import BackgroundRunner
 from dpviz.runs.settings import DEFAULT, change
-from dpviz.runs.store import Store
-from dpviz.runs.sweep import Sweep
+from dpviz.runs.store.store import Store
+from dpviz.runs.sweeps.driver import WIDTH, Crew, Drive
+from dpviz.runs.sweeps.spec import Sweep
 
 MEMBERS = (4, 8, 16)
 WORKERS = 2

@@ -26,12 +26,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from dpviz.training.clipping import build_clipping
+from dpviz.training.gradients.clipping import build_clipping
+from dpviz.training.gradients.per_example import PerExample
 from dpviz.training.losses import build_loss
 from dpviz.training.models import build_model
-from dpviz.training.noise import Seeded, add_noise
 from dpviz.training.optimizers import build_optimizer
-from dpviz.training.perexample import PerExample
+from dpviz.training.random_streams import Seeded, add_noise
 
 CLIP_NORM, NOISE_MULTIPLIER, LEARNING_RATE, MOMENTUM = 0.1, 1.23, 0.01, 0.9
 LEAST_ROUNDS = 5

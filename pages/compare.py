@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dpviz.ui.compare import (
+from dpviz.ui.common.export_figures import download_row
+from dpviz.ui.common.runs import show_warnings
+from dpviz.ui.common.shell import ensure_navigation
+from dpviz.ui.compare.page import (
     chosen_rows,
     filters,
     left_out_note,
@@ -14,9 +17,6 @@ from dpviz.ui.compare import (
     table_of_ends,
     view_controls,
 )
-from dpviz.ui.export_figures import download_row
-from dpviz.ui.runs import show_warnings
-from dpviz.ui.shell import ensure_navigation
 
 ensure_navigation()
 st.title("Compare")

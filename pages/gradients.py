@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dpviz.ui.gradients import confusions, epoch_slider, gradient_parts, layers, pick_runs
-from dpviz.ui.shell import ensure_navigation
+from dpviz.ui.common.shell import ensure_navigation
+from dpviz.ui.gradients.page import confusions, epoch_slider, gradient_parts, layers, pick_runs
 from dpviz.views.diagnostics import NOT_COVERED
 
 ensure_navigation()

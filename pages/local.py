@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dpviz.privacy.tables import InputError
-from dpviz.training.tabular import picture_data
-from dpviz.ui.cards import input_error
-from dpviz.ui.local_page import adopt, card, choose_data, launch, numbers, picture, results, settings, table3
-from dpviz.ui.shell import ensure_navigation
+from dpviz.privacy.registry import InputError
+from dpviz.training.local.tabular import picture_data
+from dpviz.ui.common.cards import input_error
+from dpviz.ui.common.shell import ensure_navigation
+from dpviz.ui.local.page import adopt, card, choose_data, launch, numbers, picture, results, settings, table3
 
 ensure_navigation()
 adopt()

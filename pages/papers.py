@@ -2,8 +2,8 @@
 
 import streamlit as st
 
-from dpviz.ui.papers_page import choose_paper, go, proposal, tables, warnings, what_holds
-from dpviz.ui.shell import ensure_navigation
+from dpviz.ui.common.shell import ensure_navigation
+from dpviz.ui.papers.page import choose_paper, go, proposal, tables, warnings, what_holds
 
 ensure_navigation()
 go()

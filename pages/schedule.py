@@ -2,8 +2,8 @@
 
 import streamlit as st
 
-from dpviz.ui.schedule_page import schedule_page
-from dpviz.ui.shell import ensure_navigation
+from dpviz.ui.common.shell import ensure_navigation
+from dpviz.ui.schedule.page import schedule_page
 
 ensure_navigation()
 st.title("Draw a noise schedule")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dpviz.privacy.tables import InputError
-from dpviz.ui.cards import input_error
-from dpviz.ui.launch import ASKED, launch_panel
-from dpviz.ui.run_form import NOTE, prepare, settings_form, start_from
-from dpviz.ui.run_panel import runs_panel
-from dpviz.ui.shell import ensure_navigation
-from dpviz.ui.sweep_panel import sweep_launcher, sweeps_panel
+from dpviz.privacy.registry import InputError
+from dpviz.ui.common.cards import input_error
+from dpviz.ui.common.shell import ensure_navigation
+from dpviz.ui.train.launch import ASKED, launch_panel
+from dpviz.ui.train.run_form import NOTE, prepare, settings_form, start_from
+from dpviz.ui.train.run_panel import runs_panel
+from dpviz.ui.train.sweep_panel import sweep_launcher, sweeps_panel
 
 ensure_navigation()
 st.title("Train")

@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import expect
 
 import dpviz
-from dpviz.ui.places import PLACES
+from dpviz.ui.common.navigation import PLACES
 from tests.ui.conftest import browser, free_port, new_page, stop_server, wait_for_server
 
 __all__ = ["browser", "new_page"]  # fixtures of the browser tests

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from dpviz.cli import accounting, app, bench, local, papers, sweep, training
 from dpviz.cli.command import Command, plain
-from dpviz.privacy.tables import InputError
+from dpviz.privacy.registry import InputError
 
 GROUPS = (app, accounting, training, sweep, papers, local, bench)
 COMMANDS: tuple[Command, ...] = tuple(command for group in GROUPS for command in group.COMMANDS)

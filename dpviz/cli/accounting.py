@@ -11,9 +11,9 @@ from dpviz.cli.ledger_flags import add_ledger_arguments, plan_of
 from dpviz.privacy.accountants import ACCOUNTANTS, ADJACENCIES, SAMPLINGS, delta, epsilon, epsilon_path, price_tags
 from dpviz.privacy.calibrate import TOLERANCE, calibrate, matching_constant, most_epochs
 from dpviz.privacy.records import Epsilon
+from dpviz.privacy.registry import InputError
 from dpviz.privacy.rounding import delta_number, epsilon_number
 from dpviz.privacy.schedules import SCHEDULES
-from dpviz.privacy.tables import InputError
 from dpviz.views.numbers import epsilon_kind
 
 

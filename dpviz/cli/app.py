@@ -10,7 +10,7 @@ import sys
 
 from dpviz.cli.command import Command, Result, whole
 from dpviz.paths import APP
-from dpviz.privacy.tables import InputError
+from dpviz.privacy.registry import InputError
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from dpviz.cli.command import Command, Result, number, table, whole
 from dpviz.paths import ROOT
-from dpviz.privacy.tables import InputError
+from dpviz.privacy.registry import InputError
 
 BENCHES = ("accountant", "training", "app", "local", "scale", "load")
 

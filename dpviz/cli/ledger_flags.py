@@ -10,8 +10,8 @@ from dpviz.cli.command import number, whole
 from dpviz.privacy.accountants import ADJACENCIES, SAMPLINGS, adjacency_of
 from dpviz.privacy.calibrate import check_steps
 from dpviz.privacy.records import ROUNDINGS, Phase, epoch_phases, steps_per_epoch
+from dpviz.privacy.registry import InputError
 from dpviz.privacy.schedules import CUSTOM, SCHEDULES, Schedule, check_epochs, read_csv
-from dpviz.privacy.tables import InputError
 
 KNOBS = {name: knob for entry in SCHEDULES.values() for name, knob in entry.knobs.items()}
 EPOCHS, DATASET_SIZE, BATCH_SIZE = 20, 60_000, 600

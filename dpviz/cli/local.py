@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 from dpviz.cli.command import Command, Result, number, table, whole
 from dpviz.papers import LOCAL_RECIPES, LocalRecipe
 from dpviz.paths import cached_runs_folder
-from dpviz.privacy.tables import InputError
+from dpviz.privacy.registry import InputError
 from dpviz.runs.local_results import PAPER, local_results, rows_of
-from dpviz.training.localspec import RANGES, LocalSpec
+from dpviz.training.local.spec import RANGES, LocalSpec
 
 if TYPE_CHECKING:
-    from dpviz.training.tabular import Tabular
-    from dpviz.training.trials import Difference, Trial
+    from dpviz.training.local.experiments import Difference, Trial
+    from dpviz.training.local.tabular import Tabular
 
 PRINTED = ("prestige", "djw", "sgd")
 FOLDS = 5  # of what is cached
@@ -55,8 +55,8 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> Result:
-    from dpviz.training.tabular import load_tabular
-    from dpviz.training.trials import choose_lambda, differences, run_trials, specs_for
+    from dpviz.training.local.experiments import choose_lambda, differences, run_trials, specs_for
+    from dpviz.training.local.tabular import load_tabular
 
     started = time.monotonic()
     budgets = _numbers(args.budgets)
@@ -146,7 +146,7 @@ def _text(data: Tabular, trials: tuple[Trial, ...], pairs: list[Difference]) -> 
 
 
 def _write(args: argparse.Namespace, result: dict[str, Any], spec: LocalSpec, minutes: float) -> None:
-    from dpviz.runs.work import commit
+    from dpviz.runs.execution.job import commit
 
     settings = {name: getattr(spec, name) for name in SETTINGS if name != "regularization"}
     settings |= {"cross_validated": args.cross_validate, "repeats": args.repeats, "seed": args.seed}

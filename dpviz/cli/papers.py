@@ -16,11 +16,11 @@ from dpviz.cli.training import check_machine, foreground, machine_arguments, see
 from dpviz.papers import LOCAL_RECIPES, PAPERS, LocalRecipe, local_recipes_of
 from dpviz.papers.claims import CLAIMS
 from dpviz.papers.records import Claim, Finding
-from dpviz.runs.cached import cached_runs
+from dpviz.runs.experiments import Experiment, Measured, experiments, findings, measured
 from dpviz.runs.local_results import local_results
 from dpviz.runs.reproduce import Outcome, Reproduction, Task, tasks
-from dpviz.runs.results import Experiment, Measured, experiments, findings, measured
-from dpviz.runs.store import Store
+from dpviz.runs.store.cached import cached_runs
+from dpviz.runs.store.store import Store
 
 UNITS = {"h": 3600, "m": 60, "s": 1}
 

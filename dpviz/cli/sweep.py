@@ -11,15 +11,15 @@ from pathlib import Path
 
 from dpviz.cli.command import Command, Result, epsilon_text, table
 from dpviz.cli.training import check_machine, machine_arguments
-from dpviz.privacy.tables import InputError
-from dpviz.runs import fold
-from dpviz.runs.cluster import ClusterRunner, ray_address
-from dpviz.runs.drive import WIDTH, Drive
-from dpviz.runs.records import Run
-from dpviz.runs.runner import BackgroundRunner
-from dpviz.runs.store import Store
-from dpviz.runs.sweep import Candidate, Sweep, read_toml
-from dpviz.runs.work import cores
+from dpviz.privacy.registry import InputError
+from dpviz.runs.execution.job import cores
+from dpviz.runs.execution.ray_runner import ClusterRunner, ray_address
+from dpviz.runs.execution.runner import BackgroundRunner
+from dpviz.runs.store.records import Run
+from dpviz.runs.store.store import Store
+from dpviz.runs.sweeps import result as fold
+from dpviz.runs.sweeps.driver import WIDTH, Drive
+from dpviz.runs.sweeps.spec import Candidate, Sweep, read_toml
 
 MAX_BYTES = 1_000_000
 

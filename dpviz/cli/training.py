@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from dpviz.cli.command import Command, Result, epsilon_text, table, whole
+from dpviz.privacy.registry import InputError
 from dpviz.privacy.schedules import CUSTOM
-from dpviz.privacy.tables import InputError
-from dpviz.runs.records import Progress, Run, Summary
-from dpviz.runs.runner import DEVICES, ForegroundRunner, with_seeds
+from dpviz.runs.execution.runner import DEVICES, ForegroundRunner, with_seeds
 from dpviz.runs.settings import DEFAULT, change, parse
-from dpviz.runs.store import MAX_TITLE, Store
+from dpviz.runs.store.records import Progress, Run, Summary
+from dpviz.runs.store.store import MAX_TITLE, Store
 from dpviz.training.spec import EpochRecord, RunSpec
 
 BAR = 24
@@ -327,7 +327,7 @@ def _data_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _data(args: argparse.Namespace) -> Result:
-    from dpviz.training.data import SOURCES, available, places
+    from dpviz.training.data.readers import SOURCES, available, places
 
     found = available(args.data_dir)
     rows = [(name, "yes" if place else "no", str(place) if place else None) for name, place in found]

@@ -17,7 +17,7 @@ from typing import Any
 
 from dpviz.papers.records import LocalRecipe, Named, OpenValue, Paper, Recipe, Reported
 from dpviz.privacy.schedules import Schedule
-from dpviz.training.localspec import LocalSpec
+from dpviz.training.local.spec import LocalSpec
 from dpviz.training.spec import RunSpec
 
 SHORT_NAMES = ("curricula", "losing-less", "optimizers", "prestige", "screening")

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from dpviz.privacy.tables import InputError
-from dpviz.training.localspec import LocalSpec
+from dpviz.privacy.registry import InputError
+from dpviz.training.local.spec import LocalSpec
 from dpviz.training.spec import EpochRecord, RunSpec
 
 T = TypeVar("T")

@@ -15,9 +15,9 @@ from dpviz.privacy.calibrate import Calibration, calibrate, matching_constant, m
 from dpviz.privacy.guarantees import guarantee, guarantee_path, prestige_guarantee, selection_cost
 from dpviz.privacy.rdp import rdp_table
 from dpviz.privacy.records import Delta, Epsilon, Guarantee, Ledger, Phase, epoch_phases, steps_per_epoch
+from dpviz.privacy.registry import InputError
 from dpviz.privacy.schedules import SCHEDULES, Schedule
 from dpviz.privacy.selection import Selection, Spent, selection
-from dpviz.privacy.tables import InputError
 
 __all__ = [
     "ACCOUNTANTS",

@@ -10,8 +10,8 @@ from functools import partial
 import numpy as np
 
 from dpviz.privacy.gaussian import composed_mu, gaussian_epsilon, log_delta, visits
-from dpviz.privacy.losses import GridTooLarge, NoBand
-from dpviz.privacy.pld import Band, band, band_path, delta_band
+from dpviz.privacy.pld.composition import Band, band, band_path, delta_band
+from dpviz.privacy.pld.loss_grid import GridTooLarge, NoBand
 from dpviz.privacy.rdp import (
     CONVERSIONS,
     LARGEST_ORDER,
@@ -23,7 +23,7 @@ from dpviz.privacy.rdp import (
     phase_rdp,
 )
 from dpviz.privacy.records import Delta, Epsilon, Ledger, Phase, Phases, as_phases, check_delta, check_epsilon
-from dpviz.privacy.tables import InputError, Table
+from dpviz.privacy.registry import InputError, Table
 
 ACCOUNTANTS = Table("accountant")
 ACCOUNTANTS.add("pld", "Privacy-loss distribution: a certified band around the true epsilon.")

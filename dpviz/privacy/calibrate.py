@@ -10,9 +10,9 @@ from typing import Any
 
 from dpviz.privacy.accountants import epsilon
 from dpviz.privacy.records import Epsilon, epoch_phases
+from dpviz.privacy.registry import InputError
 from dpviz.privacy.rounding import epsilon_number
 from dpviz.privacy.schedules import MAX_SIGMA, Schedule, check_sigmas
-from dpviz.privacy.tables import InputError
 
 TOLERANCE = 0.001  # a calibrated epsilon is at most this share below its target, and never above it
 LARGEST = 1e6  # factor between the curve that was given and the one that meets the budget

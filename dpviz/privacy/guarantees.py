@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from dpviz.privacy.accountants import ADJACENCIES, SAMPLINGS, adjacency_of, epsilon, epsilon_path, nearest_adjacency
 from dpviz.privacy.records import Epsilon, Guarantee, Ledger, Phase
+from dpviz.privacy.registry import InputError
 from dpviz.privacy.rounding import epsilon_number
-from dpviz.privacy.tables import InputError
 
 Phases = tuple[Phase, ...]
 LedgerOf = Callable[[Phases, Sequence[int] | None], Phases]

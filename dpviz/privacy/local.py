@@ -16,7 +16,7 @@ from scipy.special import expit, gammaln
 
 from dpviz.privacy.guarantees import prestige_guarantee
 from dpviz.privacy.records import Epsilon, Guarantee
-from dpviz.privacy.tables import InputError
+from dpviz.privacy.registry import InputError
 
 FloatArray = npt.NDArray[np.floating]
 MAX_EPSILON = 50.0  # beyond, a coin is certain in double precision

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from scipy.special import expit, gammaln
 
 from dpviz.privacy.gaussian import SMALLEST_SIGMA
+from dpviz.privacy.pld.spectra import Cache, Step
 from dpviz.privacy.records import Ledger, Phase
-from dpviz.privacy.rows import Cache, Step
 
 FloatArray = NDArray[np.float64]
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from dpviz.privacy.tables import InputError
+from dpviz.privacy.registry import InputError
 
 MAX_STEPS = 10_000_000
 MAX_EPOCHS = 100_000

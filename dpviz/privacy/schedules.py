@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpviz.privacy.records import MAX_EPOCHS
-from dpviz.privacy.tables import InputError, Knob, Table, Value
+from dpviz.privacy.registry import InputError, Knob, Table, Value
 
 FloatArray = NDArray[np.float64]
 

@@ -30,7 +30,7 @@ import numpy as np
 from dpviz.privacy.accountants import epsilon
 from dpviz.privacy.rdp import ORDERS, FloatArray, ledger_rdp, smallest_epsilon
 from dpviz.privacy.records import Epsilon, Ledger, Phase, check_delta
-from dpviz.privacy.tables import InputError
+from dpviz.privacy.registry import InputError
 
 # Small epsilons want larger orders than one run does: log E[K] / (a - 1) falls with the order.
 SELECTION_ORDERS: FloatArray = np.concatenate([ORDERS, [80.0, 96.0, 128.0, 192.0, 256.0, 384.0, 512.0, 1024.0]])

@@ -14,7 +14,7 @@ from typing import Any
 
 from dpviz.papers.records import LocalRecipe
 from dpviz.paths import cached_runs_folder
-from dpviz.privacy.tables import InputError
+from dpviz.privacy.registry import InputError
 
 PAPER = "prestige"
 SETTINGS = ("batch_size", "epochs", "share", "threshold", "mu", "radius", "length", "intercept")

@@ -16,12 +16,12 @@ from pathlib import Path
 
 from dpviz.papers import PAPERS, RECIPES, recipes_of
 from dpviz.paths import cached_runs_folder
-from dpviz.privacy.tables import InputError
-from dpviz.runs.cached import CachedRun, cached_runs, read_cached, write_cached
-from dpviz.runs.lock import Lock
-from dpviz.runs.records import RESUMABLE, Run
-from dpviz.runs.runner import ForegroundRunner
-from dpviz.runs.store import Store
+from dpviz.privacy.registry import InputError
+from dpviz.runs.execution.runner import ForegroundRunner
+from dpviz.runs.store.cached import CachedRun, cached_runs, read_cached, write_cached
+from dpviz.runs.store.lock import Lock
+from dpviz.runs.store.records import RESUMABLE, Run
+from dpviz.runs.store.store import Store
 from dpviz.training.spec import STREAMS, RunSpec
 
 SEEDS = (0, 1, 2)

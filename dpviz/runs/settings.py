@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpviz.privacy.records import MAX_EPOCHS
+from dpviz.privacy.registry import InputError, Knob
 from dpviz.privacy.schedules import CUSTOM, Schedule
-from dpviz.privacy.tables import InputError, Knob
 from dpviz.training.spec import CHOICES, NUMBERS, RunSpec
 
 FLAG = Knob(False)

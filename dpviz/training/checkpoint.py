@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from dpviz.privacy.tables import InputError
+from dpviz.privacy.registry import InputError
 
 
 def to_bytes(state: dict[str, Any]) -> bytes:

@@ -14,9 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dpviz.privacy.tables import Builders, Value
-from dpviz.training.data import Data
-from dpviz.training.perexample import Keep
+from dpviz.privacy.registry import Builders, Value
+from dpviz.training.data.readers import Data
+from dpviz.training.gradients.per_example import Keep
 from dpviz.training.spec import CURRICULA
 
 BUILDERS = Builders(CURRICULA)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from dpviz.training.evaluation import Evaluation, evaluate, forward, weighted_layers
 from dpviz.training.losses import PerExampleLoss
-from dpviz.training.noise import seeded
+from dpviz.training.random_streams import seeded
 
 if TYPE_CHECKING:
     from dpviz.training.engine import Trainer

@@ -20,18 +20,18 @@ from torch import Tensor
 
 from dpviz.privacy import guarantee_path
 from dpviz.privacy.records import Ledger, Phase, epoch_phases, steps_per_epoch
-from dpviz.privacy.tables import InputError
-from dpviz.training.clipping import build_clipping
+from dpviz.privacy.registry import InputError
 from dpviz.training.curricula import batches, build_curriculum
-from dpviz.training.data import Data, augment
+from dpviz.training.data.readers import Data, augment
+from dpviz.training.data.scatter_features import load_for
 from dpviz.training.diagnostics import diagnose
 from dpviz.training.evaluation import evaluate
-from dpviz.training.features import load_for
+from dpviz.training.gradients.clipping import build_clipping
+from dpviz.training.gradients.per_example import Clipped, PerExample
 from dpviz.training.losses import build_loss
 from dpviz.training.models import build_model
-from dpviz.training.noise import SECURE, add_noise, noise_grid, randomness, seeded
 from dpviz.training.optimizers import build_optimizer, rate
-from dpviz.training.perexample import Clipped, PerExample
+from dpviz.training.random_streams import SECURE, add_noise, noise_grid, randomness, seeded
 from dpviz.training.screening import Screening
 from dpviz.training.spec import EpochRecord, RunSpec
 

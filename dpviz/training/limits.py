@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dpviz.privacy.tables import InputError
+from dpviz.privacy.registry import InputError
 from dpviz.training.spec import DATASETS, RunSpec
 
 

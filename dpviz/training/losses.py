@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dpviz.privacy.tables import Builders, Value
+from dpviz.privacy.registry import Builders, Value
 from dpviz.training.spec import LOSSES
 
 # logits [batch, classes], labels [batch], epoch, pre-activations of each hidden layer -> losses [batch]

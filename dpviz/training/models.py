@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dpviz.privacy.tables import Builders, InputError, Value
+from dpviz.privacy.registry import Builders, InputError, Value
 from dpviz.training.spec import MODELS
 
 BUILDERS = Builders(MODELS)

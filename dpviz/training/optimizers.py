@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpviz.privacy.tables import Builders, InputError, Value
+from dpviz.privacy.registry import Builders, InputError, Value
 from dpviz.training.spec import OPTIMIZERS, RATES
 
 BUILDERS = Builders(OPTIMIZERS)

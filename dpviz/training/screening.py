@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dpviz.training.noise import Randomness
+from dpviz.training.random_streams import Randomness
 
 
 class Screening:

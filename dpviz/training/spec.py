@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dpviz.privacy.records import MAX_EPOCHS, check_delta
+from dpviz.privacy.registry import InputError, Knob, Table, Value
 from dpviz.privacy.schedules import Schedule, check_epochs
-from dpviz.privacy.tables import InputError, Knob, Table, Value
 
 DATASETS, MODELS, LOSSES = Table("dataset"), Table("model"), Table("loss")
 OPTIMIZERS, CLIPPINGS, CURRICULA = Table("optimizer"), Table("clipping"), Table("curriculum")

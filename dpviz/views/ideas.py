@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from scipy.special import erf
 
 from dpviz.papers import RECIPES
-from dpviz.training.localspec import LocalSpec
+from dpviz.training.local.spec import LocalSpec
 from dpviz.views.axes import COLOURS, layout
 
 Curves = Mapping[str, tuple[np.ndarray, np.ndarray]]

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 
 from dpviz.papers import LOCAL_RECIPES, REPORTED
 from dpviz.runs.local_results import LocalResult, rows_of
-from dpviz.training.localspec import LocalSpec
+from dpviz.training.local.spec import LocalSpec
 from dpviz.views.axes import COLOURS, layout, tinted
 
 METHOD_TITLES = {"prestige": "PRESTIGE", "djw": "DJW", "masked": "Masked", "sgd": "SGD"}

@@ -13,7 +13,7 @@ import pandas as pd
 from dpviz.papers import LOCAL_RECIPES, RECIPES, TITLES, LocalRecipe, Reported, reported_of
 from dpviz.papers.records import HEADLINES, headline
 from dpviz.privacy import epoch_phases, epsilon_path
-from dpviz.runs.results import Experiment, Measured, experiments, priced
+from dpviz.runs.experiments import Experiment, Measured, experiments, priced
 from dpviz.training.spec import RunSpec
 from dpviz.views.runs import epsilon_words
 

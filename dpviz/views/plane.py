@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import plotly.graph_objects as go
 
-from dpviz.training.localspec import LocalSpec
-from dpviz.training.tabular import Tabular
-from dpviz.training.walk import Visit
+from dpviz.training.local.prestige_reference import Visit
+from dpviz.training.local.spec import LocalSpec
+from dpviz.training.local.tabular import Tabular
 from dpviz.views.axes import COLOURS, GREY, tinted
 
 FloatArray = npt.NDArray[np.float64]

@@ -9,7 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dpviz.papers import RECIPES
-from dpviz.privacy.tables import Table
+from dpviz.privacy.registry import Table
 from dpviz.runs import Run
 from dpviz.training.spec import DATASETS, MODELS, EpochRecord, RunSpec
 from dpviz.views.axes import AXES, COLOURS, GREY, PERCENT, epoch_ticks, layout

@@ -7,8 +7,8 @@ import math
 import pandas as pd
 import plotly.graph_objects as go
 
-from dpviz.runs.fold import Result, Row
-from dpviz.runs.sweep import short
+from dpviz.runs.sweeps.result import Result, Row
+from dpviz.runs.sweeps.spec import short
 from dpviz.views.axes import AXES, COLOURS, layout, tinted
 
 NO_NUMBER = math.nan

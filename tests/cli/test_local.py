@@ -9,7 +9,7 @@ import pytest
 from dpviz.cli import main
 from dpviz.cli.local import missing
 from dpviz.papers import LOCAL_RECIPES
-from dpviz.training.tabular import Tabular, load_tabular
+from dpviz.training.local.tabular import Tabular, load_tabular
 
 FAST = ("--repeats", "3", "--epochs", "2", "--budgets", "0.8,1.6")
 
@@ -131,7 +131,7 @@ def test_reproduce_makes_the_methods_of_one_data_and_loss_that_are_missing(dpviz
     whole = load_tabular("mnist38")
     parts = (whole.train_rows, whole.train_labels, whole.test_rows, whole.test_labels)
     few = Tabular("mnist38", *(part[:60] for part in parts))
-    monkeypatch.setattr("dpviz.training.tabular.load_tabular", lambda *asked: few)
+    monkeypatch.setattr("dpviz.training.local.tabular.load_tabular", lambda *asked: few)
     monkeypatch.setattr("dpviz.cli.local.FOLDS", 2)
     monkeypatch.setenv("DPVIZ_CACHED_RUNS", str(tmp_path))
     recipes = [LOCAL_RECIPES["prestige/mnist38-djw-ramp"]]

@@ -11,7 +11,7 @@ import pytest
 from dpviz.cli import main
 from dpviz.cli.papers import duration
 from dpviz.papers import RECIPES
-from dpviz.runs.cached import cached_runs
+from dpviz.runs.store.cached import cached_runs
 
 CACHED = "curricula/linear-decreasing-c3"  # an experiment whose seed 0 comes with dpviz
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dpviz.cli import main
-from dpviz.runs.store import Store
+from dpviz.runs.store.store import Store
 
 ROOT = Path(__file__).parents[2]
 TEXT = """

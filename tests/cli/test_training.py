@@ -13,8 +13,8 @@ import pytest
 from dpviz.cli import main
 from dpviz.privacy import epoch_phases, guarantee
 from dpviz.privacy.rounding import epsilon_number
-from dpviz.runs.spending import Spending
-from dpviz.runs.store import Store
+from dpviz.runs.store.spending import Spending
+from dpviz.runs.store.store import Store
 from tests.views.made_runs import keep, made_run
 
 ROOT = Path(__file__).parents[2]

@@ -14,7 +14,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dpviz.runs import ForegroundRunner, Store
-from dpviz.runs import store as store_module
+from dpviz.runs.store import store as store_module
 from tests.runs.conftest import small_spec
 from tests.ui.conftest import ROOT
 from tests.views.made_runs import keep, made_run
@@ -103,7 +103,7 @@ def test_broken_and_foreign_folders_hide_no_whole_run_on_any_page(folder, name):
 
 UNREADABLE = """
 import os, sys
-from dpviz.runs.store import Store
+from dpviz.runs.store.store import Store
 os.setgid(65534); os.setuid(65534)
 listing = Store(sys.argv[1]).list()
 print(len(listing.runs), *listing.warnings, sep="\\n")

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from dpviz.runs import Store
-from tests.runs import test_cluster
-from tests.runs.test_cluster import TEXT, curves, sweep_command
+from tests.runs.execution import test_ray_runner as test_cluster
+from tests.runs.execution.test_ray_runner import TEXT, curves, sweep_command
 
 pytestmark = [*test_cluster.pytestmark, pytest.mark.faults]
 

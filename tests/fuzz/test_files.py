@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from dpviz.privacy.schedules import parse_csv as parse_curve
 from dpviz.runs.settings import DEFAULT, change
-from dpviz.runs.store import Store
-from dpviz.training.parsing import parse_csv, parse_libsvm
+from dpviz.runs.store.store import Store
+from dpviz.training.local.parsing import parse_csv, parse_libsvm
+from dpviz.training.local.tabular import read_upload
 from dpviz.training.spec import EpochRecord, RunSpec
-from dpviz.training.tabular import read_upload
 from tests.fuzz.inputs import fuzzed, outcome
 from tests.runs.conftest import epoch_record, small_spec
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from dpviz.papers import PAPERS
 from dpviz.privacy import epoch_phases
 from dpviz.training.spec import DATASETS
-from dpviz.ui.compare_link import ALL, EPSILONS, VIEWS, Comparison, parse_link, to_link
-from dpviz.ui.settings import Settings
-from dpviz.ui.share import LEAST_SIGMA, MOST_SIGMA, decode, encode
+from dpviz.ui.compare.link import ALL, EPSILONS, VIEWS, Comparison, parse_link, to_link
+from dpviz.ui.schedule.settings import Settings
+from dpviz.ui.schedule.share import LEAST_SIGMA, MOST_SIGMA, decode, encode
 from dpviz.views.comparison import SOURCES
 from tests.fuzz.inputs import fuzzed, outcome
 

@@ -15,7 +15,7 @@ from dpviz.papers.gains import seeds as count_seeds
 from dpviz.papers.measured_claims import correlation, verdict_of, within
 from dpviz.papers.records import VERDICTS, Finding
 from dpviz.runs import Run
-from dpviz.runs.results import Measured, findings
+from dpviz.runs.experiments import Measured, findings
 from dpviz.training.spec import EpochRecord
 
 MEASURED = {

@@ -11,7 +11,7 @@ from dp_accounting import pld, rdp
 
 from dpviz.papers import LOCAL_RECIPES, PAPERS, RECIPES, local_recipes_of, recipe, recipes_of, reported_of
 from dpviz.privacy.records import steps_per_epoch
-from dpviz.privacy.tables import InputError
+from dpviz.privacy.registry import InputError
 from dpviz.training.spec import RunSpec
 
 DELTA = 1e-5

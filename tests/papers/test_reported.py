@@ -8,7 +8,7 @@ from importlib import resources
 import pytest
 
 from dpviz.papers import LOCAL_RECIPES, PAPERS, RECIPES, REPORTED, Reported, reported_of
-from dpviz.privacy.tables import InputError
+from dpviz.privacy.registry import InputError
 
 
 def values(paper, experiment, quantity, place):

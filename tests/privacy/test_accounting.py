@@ -30,9 +30,9 @@ from dpviz.privacy import (
     steps_per_epoch,
 )
 from dpviz.privacy.gaussian import composed_mu, gaussian_epsilon, log_delta
-from dpviz.privacy.grids import Shape, usual_moments
-from dpviz.privacy.losses import REMOVE
-from dpviz.privacy.pld import Composed, band, bound_curve, epsilon_at
+from dpviz.privacy.pld.composition import Composed, band, bound_curve, epsilon_at
+from dpviz.privacy.pld.grids import Shape, usual_moments
+from dpviz.privacy.pld.loss_grid import REMOVE
 
 DELTA = 1e-5
 

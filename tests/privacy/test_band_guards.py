@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 from mpmath import mp, mpf
 
-from dpviz.privacy import Epsilon, Ledger, Phase, epsilon, pld
+from dpviz.privacy import Epsilon, Ledger, Phase, epsilon
 from dpviz.privacy.accountants import _rising, _settled
 from dpviz.privacy.gaussian import composed_mu, gaussian_epsilon, log_delta
-from dpviz.privacy.grids import Shape, usual_moments
-from dpviz.privacy.losses import (
+from dpviz.privacy.pld import composition as pld
+from dpviz.privacy.pld.composition import bound_curve, delta_at, epsilon_at
+from dpviz.privacy.pld.grids import Shape, usual_moments
+from dpviz.privacy.pld.loss_grid import (
     ADD,
     REMOVE,
     REPLACE,
@@ -26,8 +28,7 @@ from dpviz.privacy.losses import (
     lower_cells,
     upper_cells,
 )
-from dpviz.privacy.pld import bound_curve, delta_at, epsilon_at
-from dpviz.privacy.rows import tilted_rows
+from dpviz.privacy.pld.spectra import tilted_rows
 
 
 def band_on(grid: Grid, phase: Phase, question: pld.Question, direction: Direction = REMOVE) -> tuple[float, float]:

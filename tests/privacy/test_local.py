@@ -18,7 +18,7 @@ from dpviz.privacy.local import (
     visit_log_densities,
     worst_log_ratio,
 )
-from dpviz.privacy.tables import InputError
+from dpviz.privacy.registry import InputError
 
 EPSILONS = (0.1, 1.0, 4.0)
 

@@ -29,6 +29,7 @@ from dpviz.privacy import (
 )
 from dpviz.privacy.accountants import LAST_ORDER
 from dpviz.privacy.gaussian import gaussian_epsilon, log_delta
+from dpviz.privacy.pld.spectra import Cache
 from dpviz.privacy.rdp import (
     ORDERS,
     _binomial,
@@ -39,7 +40,6 @@ from dpviz.privacy.rdp import (
     log_moments,
     smallest_epsilon,
 )
-from dpviz.privacy.rows import Cache
 
 
 @pytest.mark.parametrize("sample_rate", [1e-6, 1e-3, 0.01, 0.3, 0.9, 1.0])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dpviz.privacy.schedules import Schedule
-from dpviz.runs.store import Store
+from dpviz.runs.store.store import Store
 from dpviz.training.spec import EpochRecord, RunSpec
 
 ROOT = Path(__file__).parents[2]

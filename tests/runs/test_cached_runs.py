@@ -12,10 +12,10 @@ import pytest
 from dpviz.papers import RECIPES
 from dpviz.paths import cached_runs_folder
 from dpviz.privacy import epoch_phases, guarantee_path
-from dpviz.runs.cached import cached_runs
+from dpviz.runs.experiments import measured
 from dpviz.runs.reproduce import same
-from dpviz.runs.results import measured
-from dpviz.runs.store import Store
+from dpviz.runs.store.cached import cached_runs
+from dpviz.runs.store.store import Store
 from dpviz.views.comparison import comparison_frame
 
 LISTING = cached_runs()

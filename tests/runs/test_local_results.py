@@ -7,7 +7,7 @@ import math
 import pytest
 
 from dpviz.papers import LOCAL_RECIPES
-from dpviz.privacy.tables import InputError
+from dpviz.privacy.registry import InputError
 from dpviz.runs.local_results import local_results, read_result, rows_of
 
 ROW = {

@@ -7,10 +7,10 @@ import dataclasses
 import pytest
 
 from dpviz.papers import RECIPES
-from dpviz.privacy.tables import InputError
-from dpviz.runs.cached import cached_runs
+from dpviz.privacy.registry import InputError
+from dpviz.runs.execution.runner import ForegroundRunner
 from dpviz.runs.reproduce import SEEDS, Reproduction, Task, tasks
-from dpviz.runs.runner import ForegroundRunner
+from dpviz.runs.store.cached import cached_runs
 
 ONE, TWIN, OTHER = "curricula/linear-decreasing", "curricula/linear-increasing", "screening/mnist"
 

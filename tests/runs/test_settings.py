@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
+from dpviz.privacy.registry import InputError
 from dpviz.privacy.schedules import Schedule
-from dpviz.privacy.tables import InputError
 from dpviz.runs.settings import DEFAULT, change, parse
 
 

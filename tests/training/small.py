@@ -1,7 +1,7 @@
 """Small real data and settings that train in a blink."""
 
 from dpviz.privacy.schedules import Schedule
-from dpviz.training.data import Data, load
+from dpviz.training.data.readers import Data, load
 from dpviz.training.engine import Trainer
 from dpviz.training.spec import RunSpec
 

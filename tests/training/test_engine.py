@@ -10,13 +10,13 @@ import torch
 
 from dpviz.privacy import guarantee_path
 from dpviz.privacy.records import Ledger, Phase, epoch_phases
+from dpviz.privacy.registry import InputError
 from dpviz.privacy.schedules import Schedule
-from dpviz.privacy.tables import InputError
-from dpviz.training.data import Data
+from dpviz.training.data.readers import Data
 from dpviz.training.engine import Diverged, Trainer, pick_device
 from dpviz.training.losses import build_loss
 from dpviz.training.models import build_model
-from dpviz.training.noise import seeded
+from dpviz.training.random_streams import seeded
 from dpviz.training.spec import CLIPPINGS, CURRICULA, LOSSES, METHODS, OPTIMIZERS, RATES
 from tests.training.small import TEST, TRAIN, curve, quiet, small_data, small_spec, trainer
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from dpviz.privacy import Schedule
-from dpviz.privacy.tables import InputError
+from dpviz.privacy.registry import InputError
 from dpviz.training.limits import LIMITS, WEIGHTS, check_spec, limits_words, read_only, refuse_if_read_only
+from dpviz.training.local.parsing import check_size
 from dpviz.training.models import build_model
-from dpviz.training.parsing import check_size
 from dpviz.training.spec import DATASETS, MODELS, RunSpec
 
 FEATURES = {"scatter-mnist": (81, 7, 7), "scatter-cifar10": (243, 8, 8)}

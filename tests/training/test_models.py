@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from dpviz.privacy.tables import InputError
+from dpviz.privacy.registry import InputError
 from dpviz.training.models import BUILDERS, build_model
 from dpviz.training.spec import MODELS
 

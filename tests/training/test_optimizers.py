@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from dpviz.privacy.tables import InputError
+from dpviz.privacy.registry import InputError
 from dpviz.training.optimizers import BUILDERS, build_optimizer, rate
 from dpviz.training.spec import OPTIMIZERS, RATES
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from dpviz.privacy import guarantee
-from dpviz.training.noise import Seeded
+from dpviz.training.random_streams import Seeded
 from dpviz.training.screening import Screening
 from tests.training.small import small_spec, trainer
 

@@ -13,11 +13,11 @@ from streamlit.testing.v1 import AppTest
 from dpviz.papers import PAPERS
 from dpviz.privacy import InputError
 from dpviz.runs import write_cached
-from dpviz.runs.spending import Spending
+from dpviz.runs.store.spending import Spending
 from dpviz.training.spec import DATASETS
-from dpviz.ui.compare import TABLE, _ends_table
-from dpviz.ui.compare_link import ALL, VIEWS, Comparison, parse_link, to_link
-from dpviz.ui.export_figures import as_csv, as_html, as_png
+from dpviz.ui.common.export_figures import as_csv, as_html, as_png
+from dpviz.ui.compare.link import ALL, VIEWS, Comparison, parse_link, to_link
+from dpviz.ui.compare.page import TABLE, _ends_table
 from dpviz.views.comparison import comparison_frame, endpoints, fold, group_of
 from dpviz.views.comparison_figures import comparison_figure
 from tests.ui.conftest import ROOT

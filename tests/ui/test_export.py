@@ -18,8 +18,8 @@ from dpviz.privacy import Ledger, epoch_phases, epsilon
 from dpviz.privacy.rdp import phase_rdp, smallest_epsilon
 from dpviz.privacy.rounding import epsilon_number
 from dpviz.training.spec import DATASETS
-from dpviz.ui.export import CLASSES, opacus_script, script_epsilons
-from dpviz.ui.settings import OWN_DATA, Settings
+from dpviz.ui.schedule.export import CLASSES, opacus_script, script_epsilons
+from dpviz.ui.schedule.settings import OWN_DATA, Settings
 from dpviz.views.numbers import epsilon_text
 
 SIGMAS = (3.5, 0.9, 1.7)

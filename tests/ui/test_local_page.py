@@ -10,11 +10,11 @@ import pytest
 from playwright.sync_api import Page, expect
 from streamlit.testing.v1 import AppTest
 
-from dpviz.privacy.tables import InputError
-from dpviz.training.localspec import LocalSpec
-from dpviz.training.tabular import picture_data, read_upload
-from dpviz.ui import local_page
-from dpviz.ui.local_job import Job, check_work
+from dpviz.privacy.registry import InputError
+from dpviz.training.local.spec import LocalSpec
+from dpviz.training.local.tabular import picture_data, read_upload
+from dpviz.ui.local import page as local_page
+from dpviz.ui.local.job import Job, check_work
 
 ROOT = Path(__file__).parents[2]
 TALL = {"width": 1100, "height": 2600}  # scrolling closes an open list

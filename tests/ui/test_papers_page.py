@@ -46,7 +46,7 @@ def test_bad_files_among_the_cached_runs_are_said_and_do_no_harm(page, monkeypat
     folder = tmp_path / "cached" / "curricula" / "constant-1" / "0"
     folder.mkdir(parents=True)
     (folder / "spec.json").write_text("not json")
-    monkeypatch.setattr("dpviz.ui.runs.cached_runs_folder", lambda: tmp_path / "cached")
+    monkeypatch.setattr("dpviz.ui.common.runs.cached_runs_folder", lambda: tmp_path / "cached")
     page.run()
     assert not page.exception
     assert [fold.label for fold in page.expander if "could not be read" in fold.label] == ["1 run could not be read"]

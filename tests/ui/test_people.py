@@ -6,7 +6,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dpviz.runs import Store
-from dpviz.ui.places import places
+from dpviz.ui.common.navigation import places
 from tests.ui.conftest import ROOT
 from tests.views.made_runs import keep, made_run
 
@@ -36,7 +36,7 @@ def open_page(script: str, user: dict | None, **query) -> AppTest:
 
 def owner_of(user: dict) -> str:
     """The owner that pages give this person."""
-    at = AppTest.from_string("import streamlit as st\nfrom dpviz.ui.people import person\nst.text(person())")
+    at = AppTest.from_string("import streamlit as st\nfrom dpviz.ui.common.auth import person\nst.text(person())")
     at.user = user
     return at.run().text[0].value
 

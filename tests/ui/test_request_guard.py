@@ -17,7 +17,7 @@ from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from websockets.sync.client import connect
 
 from dpviz.training.limits import LIMITS
-from dpviz.ui.request_guard import host_allowed, host_name, origin_allowed
+from dpviz.ui.common.request_guard import host_allowed, host_name, origin_allowed
 from tests.ui.conftest import APP, _start, stop_server
 
 NAME = "dpviz.example.org"  # what the operator allows

@@ -12,14 +12,14 @@ from playwright.sync_api import expect
 from streamlit.testing.v1 import AppTest
 
 from dpviz.privacy import InputError
-from dpviz.runs import timing
-from dpviz.runs.folder import without_paths
-from dpviz.runs.timing import Pace, Trials
-from dpviz.training.localspec import LocalSpec
-from dpviz.training.tabular import picture_data
-from dpviz.ui import launch
-from dpviz.ui.export_figures import as_csv, as_html
-from dpviz.ui.local_job import Job
+from dpviz.runs.execution import pace as timing
+from dpviz.runs.execution.pace import Pace, Trials
+from dpviz.runs.store.run_files import without_paths
+from dpviz.training.local.spec import LocalSpec
+from dpviz.training.local.tabular import picture_data
+from dpviz.ui.common.export_figures import as_csv, as_html
+from dpviz.ui.local.job import Job
+from dpviz.ui.train import launch
 from dpviz.views.comparison import comparison_frame, fold
 from dpviz.views.comparison_figures import comparison_figure
 from tests.ui.conftest import ROOT, start_server, stop_server

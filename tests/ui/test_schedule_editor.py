@@ -14,10 +14,10 @@ from playwright.sync_api import Page, expect
 
 from dpviz.privacy.rdp import ledger_rdp, smallest_epsilon
 from dpviz.privacy.records import Ledger, epoch_phases
+from dpviz.privacy.registry import InputError
 from dpviz.privacy.rounding import epsilon_number
-from dpviz.privacy.tables import InputError
-from dpviz.ui import schedule_editor as editor
-from dpviz.ui.schedule_editor import MAX_EPOCHS, EditorState, _table_data
+from dpviz.ui.schedule import editor as editor
+from dpviz.ui.schedule.editor import MAX_EPOCHS, EditorState, _table_data
 
 SAMPLE_RATE, DELTA = 0.01, 1e-5
 
@@ -28,7 +28,7 @@ import streamlit as st
 from dpviz.privacy.rdp import ledger_rdp, rdp_table, smallest_epsilon
 from dpviz.privacy.records import Ledger, epoch_phases
 from dpviz.privacy.schedules import Schedule
-from dpviz.ui.schedule_editor import Certified, Curve, editor_state, schedule_editor
+from dpviz.ui.schedule.editor import Certified, Curve, editor_state, schedule_editor
 
 RATE, DELTA = 0.01, 1e-5
 asked = st.session_state.setdefault("asked", st.query_params.to_dict())

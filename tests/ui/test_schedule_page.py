@@ -15,9 +15,9 @@ from streamlit.testing.v1 import AppTest
 
 from dpviz.privacy import SCHEDULES, InputError, Schedule
 from dpviz.training.spec import DATASETS
-from dpviz.ui.drawing import BOARD, MAX_PINS, as_json, handoff, rounded_up, stretch
-from dpviz.ui.settings import OWN_DATA, Settings, delta_warning, parse_delta, session_key
-from dpviz.ui.share import decode, encode
+from dpviz.ui.schedule.board import BOARD, MAX_PINS, as_json, handoff, rounded_up, stretch
+from dpviz.ui.schedule.settings import OWN_DATA, Settings, delta_warning, parse_delta, session_key
+from dpviz.ui.schedule.share import decode, encode
 from dpviz.views.numbers import epsilon_text
 from tests.ui.conftest import ROOT
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpviz.privacy.tables import InputError
-from dpviz.ui.share import FIELDS, LEAST_SIGMA, MAX_EPOCHS, MAX_LENGTH, MOST_SIGMA, decode, encode
+from dpviz.privacy.registry import InputError
+from dpviz.ui.schedule.share import FIELDS, LEAST_SIGMA, MAX_EPOCHS, MAX_LENGTH, MOST_SIGMA, decode, encode
 
 SETTINGS = {
     "dataset_size": 60_000,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from dpviz.ui.places import PLACES, places
+from dpviz.ui.common.navigation import PLACES, places
 from tests.ui.conftest import ROOT, start_server, stop_server
 
 APP = ROOT / "app.py"
@@ -54,7 +54,7 @@ def seconds_of_work(pid: int) -> float:
 
 def test_the_home_page_and_the_guide_import_no_torch():
     code = (
-        "import sys, dpviz.ui.schedule_page, dpviz.ui.guide_page, dpviz.ui.export, dpviz.views.schedules\n"
+        "import sys, dpviz.ui.schedule.page, dpviz.ui.guide.page, dpviz.ui.schedule.export, dpviz.views.schedules\n"
         "assert not {'torch', 'opacus', 'torchvision'} & set(sys.modules), 'heavy'"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)

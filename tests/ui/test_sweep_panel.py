@@ -11,14 +11,14 @@ from streamlit.testing.v1 import AppTest
 
 from dpviz.privacy import InputError
 from dpviz.runs import BackgroundRunner, Store
-from dpviz.runs.drive import Drive
-from dpviz.runs.fold import fold, result
 from dpviz.runs.settings import DEFAULT, change
-from dpviz.runs.sweep import Range, Search, Sweep, read_toml
-from dpviz.runs.sweeps import sweep_ids
-from dpviz.ui import sweep_panel
-from dpviz.ui.runs import plain
-from dpviz.ui.sweep_form import first_range, knob_of, named_values, parse_values, setting_title, variable
+from dpviz.runs.sweeps.driver import Drive
+from dpviz.runs.sweeps.folder import sweep_ids
+from dpviz.runs.sweeps.result import fold, result
+from dpviz.runs.sweeps.spec import Range, Search, Sweep, read_toml
+from dpviz.ui.common.runs import plain
+from dpviz.ui.train import sweep_panel
+from dpviz.ui.train.sweep_form import first_range, knob_of, named_values, parse_values, setting_title, variable
 from dpviz.views.sweeps import front_figure, front_frame, progress_text, sweep_frame
 from tests.runs.conftest import small_spec
 from tests.ui.conftest import ROOT

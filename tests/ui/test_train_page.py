@@ -13,13 +13,13 @@ from streamlit.testing.v1 import AppTest
 from dpviz.papers import RECIPES
 from dpviz.privacy import InputError, Schedule, epoch_phases, guarantee
 from dpviz.runs import Store, Summary, background
-from dpviz.runs.records import Progress
 from dpviz.runs.settings import DEFAULT
-from dpviz.runs.spending import Spending
+from dpviz.runs.store.records import Progress
+from dpviz.runs.store.spending import Spending
 from dpviz.training.spec import CHOICES, DATASETS, MODELS
-from dpviz.ui.run_form import expected_guarantee, fitting_models, parse_seeds, recipe_of
-from dpviz.ui.run_panel import known, share_done
-from dpviz.ui.runs import plain
+from dpviz.ui.common.runs import plain
+from dpviz.ui.train.run_form import expected_guarantee, fitting_models, parse_seeds, recipe_of
+from dpviz.ui.train.run_panel import known, share_done
 from dpviz.views.numbers import epsilon_number
 from tests.ui.conftest import ROOT, start_server, stop_server
 from tests.views.made_runs import keep, made_run, made_spec
@@ -71,7 +71,7 @@ def test_progress_counts_steps_and_without_them_epochs():
 
 def test_the_page_imports_no_torch():
     code = (
-        "import sys, dpviz.ui.run_panel, dpviz.ui.launch, dpviz.ui.compare, dpviz.ui.gradients\n"
+        "import sys, dpviz.ui.train.run_panel, dpviz.ui.train.launch, dpviz.ui.compare.page, dpviz.ui.gradients.page\n"
         "assert not {'torch', 'opacus', 'torchvision'} & set(sys.modules), 'heavy'"
     )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from dpviz.privacy.schedules import Schedule
 from dpviz.runs import CachedRun, Provenance, Run
-from dpviz.runs import folder as files
-from dpviz.runs.records import labels
-from dpviz.runs.spending import Spending
-from dpviz.runs.store import new_id
+from dpviz.runs.store import run_files as files
+from dpviz.runs.store.records import labels
+from dpviz.runs.store.spending import Spending
+from dpviz.runs.store.store import new_id
 from dpviz.training.spec import EpochRecord, RunSpec
 
 

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from dpviz.papers import REPORTED
-from dpviz.runs.spending import Spending
+from dpviz.runs.store.spending import Spending
 from dpviz.views.axes import COLOURS, PALE
 from dpviz.views.comparison import (
     comparison_frame,

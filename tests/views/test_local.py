@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from dpviz.runs.local_results import SETTINGS, LocalResult
-from dpviz.training.localspec import METHODS, LocalSpec
-from dpviz.training.tabular import picture_data
-from dpviz.training.trials import differences, run_trials, specs_for
-from dpviz.training.walk import walk
+from dpviz.training.local.experiments import differences, run_trials, specs_for
+from dpviz.training.local.prestige_reference import walk
+from dpviz.training.local.spec import METHODS, LocalSpec
+from dpviz.training.local.tabular import picture_data
 from dpviz.views.local import (
     METHOD_COLOURS,
     METHOD_TITLES,

@@ -10,9 +10,9 @@ import pytest
 from dpviz.papers import LOCAL_RECIPES, PAPERS, RECIPES, reported_of
 from dpviz.papers.records import HEADLINES
 from dpviz.runs import Provenance, Run
+from dpviz.runs.experiments import Measured, experiments
+from dpviz.runs.experiments import measured as measured_results
 from dpviz.runs.local_results import local_results
-from dpviz.runs.results import Measured, experiments
-from dpviz.runs.results import measured as measured_results
 from dpviz.views.ideas import IDEAS, idea_figure, idea_sentence
 from dpviz.views.papers import COLUMNS, FROM_TEXT, OURS_ONLY, agreement, difference_colour, far_off, table_frames
 from tests.views.made_runs import made_epochs

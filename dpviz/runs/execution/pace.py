@@ -1,0 +1,128 @@
+"""How long a run will take: its pace, read from a run alike or from a few steps tried in the background."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+import types
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from dpviz.privacy.records import steps_per_epoch
+from dpviz.privacy.registry import InputError
+from dpviz.runs.execution.job import cores
+from dpviz.runs.execution.runner import ANCHOR
+from dpviz.runs.store.records import Run
+from dpviz.training.limits import check_spec, refuse_if_read_only
+from dpviz.training.spec import RunSpec
+
+TRIAL_STEPS = 5
+TRIAL_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds a step, and seconds an epoch on top of its steps: testing and saving."""
+
+    step: float
+    epoch: float
+
+    def seconds(self, spec: RunSpec) -> float:
+        """Expected duration of a run."""
+        return spec.epochs * (steps_per_epoch(spec.sample_rate) * self.step + self.epoch)
+
+
+def likeness(spec: RunSpec) -> tuple[Any, ...]:
+    """What decides a run's pace, near enough: runs that agree in it take the same time a step."""
+    return (spec.dataset, spec.model, spec.batch_size, spec.method, spec.clipping, spec.diagnostics)
+
+
+def pace_of(run: Run) -> Pace | None:
+    """A run's own pace; None before its first epoch."""
+    if not run.epochs:
+        return None
+    trained = sum(record.seconds for record in run.epochs)
+    whole = 60 * run.provenance.minutes if run.provenance else trained
+    return Pace(trained / max(1, run.epochs[-1].step), max(0.0, whole - trained) / len(run.epochs))
+
+
+def pace_from(runs: Iterable[Run], spec: RunSpec) -> Pace | None:
+    """The pace of the last of the runs that is alike; None if none is."""
+    alike = [run for run in runs if run.epochs and likeness(run.spec) == likeness(spec)]
+    return pace_of(alike[-1]) if alike else None
+
+
+class Trials:
+    """Tries a few steps of settings in a thread of its own, one trial at a time, once for all settings alike.
+
+    Asking never waits. Each trial holds a dataset, a model and its gradients, so a second one is refused, not queued.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[Any, ...], Pace | str | None] = {}
+        self._guard = threading.Lock()
+
+    def start(self, spec: RunSpec) -> None:
+        """Begin a trial, unless there is one already; one that failed is tried again. Limits hold as for a run."""
+        refuse_if_read_only()
+        check_spec(spec)
+        with self._guard:
+            if not isinstance(self._found.get(likeness(spec), ""), str):
+                return
+            if None in self._found.values():
+                raise InputError("only one trial runs at a time, and other settings are being timed; try again soon")
+            self._found[likeness(spec)] = None
+            threading.Thread(target=self._try, args=(spec,), name="dpviz-trial", daemon=True).start()
+
+    def pending(self, spec: RunSpec) -> bool:
+        return self._found.get(likeness(spec), "") is None
+
+    def pace(self, spec: RunSpec) -> Pace | None:
+        found = self._found.get(likeness(spec))
+        return found if isinstance(found, Pace) else None
+
+    def problem(self, spec: RunSpec) -> str:
+        """Why a trial failed, in one sentence; empty if it did not."""
+        found = self._found.get(likeness(spec))
+        return found if isinstance(found, str) else ""
+
+    def _try(self, spec: RunSpec) -> None:
+        found: Pace | str = "the steps could not be timed: see the server's log"
+        try:
+            found = try_steps(spec)
+        except (InputError, OSError, RuntimeError, ImportError, ArithmeticError) as error:
+            found = f"the steps could not be timed: {error}"
+        finally:  # whatever happened: a trial that never ends would be the last one
+            with self._guard:
+                self._found[likeness(spec)] = found
+
+
+def try_steps(spec: RunSpec) -> Pace:
+    """Train for a moment and test once, keeping nothing. The first step warms up and does not count."""
+    from dpviz.training import checkpoint
+    from dpviz.training.engine import Trainer, pick_device
+    from dpviz.training.evaluation import evaluate
+
+    checkpoint.use_threads(max(1, cores() - 1))
+    trainer = Trainer(spec, device=pick_device("auto"))
+    moments: list[float] = []
+
+    def enough() -> bool:
+        return len(moments) > TRIAL_STEPS or (len(moments) > 1 and moments[-1] - moments[0] > TRIAL_SECONDS)
+
+    for _ in trainer.epochs(on_step=lambda step, steps: moments.append(time.monotonic()), should_stop=enough):
+        if enough():
+            break
+    began = time.monotonic()
+    evaluate(trainer.model, trainer.loss, *trainer.test, trainer.epoch)
+    testing = time.monotonic() - began
+    return Pace((moments[-1] - moments[0]) / max(1, len(moments) - 1), testing)
+
+
+def trials() -> Trials:
+    """The server's trials; like its runner they survive a hot reload."""
+    anchor = sys.modules.setdefault(ANCHOR, types.ModuleType(ANCHOR))
+    kept: Trials = anchor.__dict__.setdefault("trials", Trials())
+    return kept

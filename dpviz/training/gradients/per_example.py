@@ -1,0 +1,201 @@
+"""Clipped per-example gradient sums by book-keeping, with one backward pass.
+
+The forward pass keeps each layer's input, one backward pass gives the gradient of every layer's output. From these two
+come each example's gradient norm, layer by layer, then the factors of the clipping rule, then the weighted sum.
+Bu, Wang, Zha & Karypis (2023), arXiv:2210.00038.
+
+Large batches are worked on in parts, which bounds memory.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from dpviz.training.evaluation import channels_last
+from dpviz.training.gradients.clipping import ClippingRule, example_norms
+from dpviz.training.gradients.layer_gradients import SHARES, Buffers, Share, Written, numbers, unsupported
+from dpviz.training.losses import PerExampleLoss
+
+Keep = Callable[[Tensor], Tensor]
+# Numbers that a part of the batch may occupy, and examples in it: measured; more is not faster.
+PART_NUMBERS, PART_EXAMPLES = 40_000_000, 256
+
+
+@dataclass(frozen=True)
+class Clipped:
+    """What a batch gave: the clipped sum, one tensor per parameter, and what was seen on the way.
+
+    `norms` are the unclipped lengths of the examples' gradients, `clipped_fraction` the share of them over clip_norm.
+    Apart from the gradients, which get noise, nothing here is covered by epsilon.
+    """
+
+    gradients: list[Tensor]
+    losses: Tensor
+    logits: Tensor
+    norms: Tensor
+    clipped_fraction: float
+
+
+class PerExample:
+    """Clipped gradient sums of a model under a loss and a clipping rule.
+
+    `physical_batch` bounds the examples worked on at once (None: chosen from the layers' sizes); larger batches are
+    split, with the same result. `fallback` is None, or says why Opacus computes the per-example gradients instead.
+    """
+
+    def __init__(
+        self, model: nn.Module, loss: PerExampleLoss, clipping: ClippingRule, physical_batch: int | None = None
+    ) -> None:
+        self.model, self.loss, self.clipping, self.physical_batch = model, loss, clipping, physical_batch
+        self.layers = [m for m in model.modules() if next(m.parameters(recurse=False), None) is not None]
+        self.buffers = Buffers()
+        self._opacus: tuple[nn.Module, list[Tensor]] | None = None
+        self.fallback = next((reason for layer in self.layers if (reason := unsupported(layer))), None)
+
+    def clipped_sum(
+        self, inputs: Tensor, targets: Tensor, *, epoch: int, clip_norm: float, keep: Keep | None = None
+    ) -> Clipped:
+        """The sum over the batch of each example's gradient times its clipping factor.
+
+        An infinite clip_norm clips nothing, whatever the rule. `keep` gets the losses and says which examples count.
+        """
+        if len(targets) == 0:
+            return self._nothing(inputs)
+        self.physical_batch = self.physical_batch or self._fitting(inputs)
+        gradients = [torch.zeros_like(p) for p in self.model.parameters()]
+        losses, logits, norms = [], [], []
+        parts = math.ceil(len(targets) / self.physical_batch)
+        for some, labels in zip(inputs.chunk(parts), targets.chunk(parts), strict=True):
+            part_logits, part_losses, shares = self._shares(some, labels, epoch)
+            squared_norms = torch.stack([share.squared_norms() for share in shares])
+            lost = ~squared_norms.sum(0).isfinite()
+            if lost.any():  # no factor shortens infinity: such an example counts nothing
+                squared_norms[:, lost] = 0.0
+                for share in shares:
+                    share.drop(lost)
+            unclipped = clip_norm == math.inf
+            factors = torch.ones_like(squared_norms) if unclipped else self.clipping(squared_norms, clip_norm)
+            if keep is not None:
+                factors = factors * keep(part_losses)
+            sums = [part for share, factor in zip(shares, factors, strict=True) for part in share.weighted_sum(factor)]
+            torch._foreach_add_(gradients, sums)
+            losses.append(part_losses)
+            logits.append(part_logits)
+            norms.append(example_norms(squared_norms))
+        lengths = torch.cat(norms)
+        return Clipped(
+            gradients, torch.cat(losses), torch.cat(logits), lengths, (lengths > clip_norm).float().mean().item()
+        )
+
+    def per_example_norms(self, inputs: Tensor, targets: Tensor, *, epoch: int) -> Tensor:
+        """The length of each example's gradient, unclipped."""
+        return self.clipped_sum(inputs, targets, epoch=epoch, clip_norm=math.inf).norms
+
+    def _nothing(self, inputs: Tensor) -> Clipped:
+        """A batch without examples, which Poisson sampling may draw."""
+        with torch.no_grad():
+            logits = self.model(inputs)
+        none = logits.new_zeros(0)
+        return Clipped([torch.zeros_like(p) for p in self.model.parameters()], none, logits, none, 0.0)
+
+    def _fitting(self, inputs: Tensor) -> int:
+        """Examples that a part may have; Opacus writes the gradients of all layers out, so it gets few."""
+        if self.fallback:
+            return 64
+        with _frozen(self.model), _recorded(self.layers) as calls:
+            self.model(inputs[:1])
+        return min(PART_EXAMPLES, max(1, PART_NUMBERS // sum(numbers(*call) for call in calls)))
+
+    def _shares(self, inputs: Tensor, targets: Tensor, epoch: int) -> tuple[Tensor, Tensor, list[Share]]:
+        """Logits, losses and each layer's share of the per-example gradients."""
+        if self.fallback:
+            return self._opacus_shares(inputs, targets, epoch)
+        with _frozen(self.model), _recorded(self.layers) as calls:
+            logits = self.model(channels_last(inputs))
+            hidden = [output for layer, _, output in calls[:-1] if isinstance(layer, nn.Conv2d | nn.Linear)]
+            losses = self.loss(logits, targets, epoch, hidden)
+            grads = torch.autograd.grad(losses.sum(), [output for _, _, output in calls])
+        with torch.no_grad():
+            shares = {
+                layer: SHARES[type(layer)](layer, given.detach(), grad, self.buffers)
+                for (layer, given, _), grad in zip(calls, grads, strict=True)
+            }
+        return logits.detach(), losses.detach(), [shares[layer] for layer in self.layers]
+
+    def _opacus_shares(self, inputs: Tensor, targets: Tensor, epoch: int) -> tuple[Tensor, Tensor, list[Share]]:
+        """The same from Opacus' GradSampleModule, which writes every layer's gradients out."""
+        if self._opacus is None:
+            self._opacus = _opacus(self.model)
+        module, outputs = self._opacus
+        outputs.clear()
+        logits = module(inputs)
+        losses = self.loss(logits, targets, epoch, outputs[:-1])
+        losses.sum().backward()
+        shares = [Written([p.grad_sample for p in layer.parameters(recurse=False)]) for layer in self.layers]
+        for p in self.model.parameters():
+            p.grad = p.grad_sample = None
+        return logits.detach(), losses.detach(), shares
+
+
+class Observed(nn.Module):
+    """A layer whose outputs are kept as the next layers see them, that is behind the hooks that Opacus puts on it."""
+
+    def __init__(self, layer: nn.Module, outputs: list[Tensor]) -> None:
+        super().__init__()
+        self.layer, self.outputs = layer, outputs
+
+    def forward(self, x: Tensor) -> Tensor:
+        output = self.layer(x)
+        self.outputs.append(output)
+        return output
+
+
+def _opacus(model: nn.Module) -> tuple[nn.Module, list[Tensor]]:
+    """GradSampleModule of a copy that shares the model's weights, and the list its layers' outputs come in."""
+    from opacus import GradSampleModule  # seconds to import, and hardly ever needed
+
+    twin = nn.Sequential(copy.deepcopy(model, {id(p): p for p in model.parameters()}))
+    outputs: list[Tensor] = []
+    for parent in list(twin.modules()):
+        for name, child in list(parent.named_children()):
+            if isinstance(child, nn.Conv2d | nn.Linear):
+                setattr(parent, name, Observed(child, outputs))
+    return GradSampleModule(twin, loss_reduction="sum"), outputs
+
+
+@contextmanager
+def _frozen(model: nn.Module) -> Iterator[None]:
+    """Without gradients of the weights, the backward pass computes those of the outputs only."""
+    wanted = [p for p in model.parameters() if p.requires_grad]
+    for p in wanted:
+        p.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for p in wanted:
+            p.requires_grad_(True)
+
+
+@contextmanager
+def _recorded(layers: Sequence[nn.Module]) -> Iterator[list[tuple[nn.Module, Tensor, Tensor]]]:
+    """Layer, input and output of each call, in order; the outputs are part of the graph."""
+    calls: list[tuple[nn.Module, Tensor, Tensor]] = []
+
+    def record(layer: nn.Module, given: tuple[Tensor, ...], output: Tensor) -> None:
+        if not output.requires_grad:
+            output.requires_grad_()
+        calls.append((layer, given[0], output))
+
+    handles = [layer.register_forward_hook(record) for layer in layers]
+    try:
+        yield calls
+    finally:
+        for handle in handles:
+            handle.remove()

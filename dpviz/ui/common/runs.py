@@ -1,0 +1,140 @@
+"""What pages know of runs: the store, the server's runner, runs already read, and how a run is called and picked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+import streamlit as st
+
+from dpviz.papers import RECIPES
+from dpviz.paths import cached_runs_folder
+from dpviz.privacy.registry import InputError
+from dpviz.runs import BackgroundRunner, CachedListing, Run, Store, Summary, background, cached_runs
+from dpviz.runs.local_results import PAPER as LOCAL
+from dpviz.runs.local_results import LocalResult, local_results
+from dpviz.runs.store.records import LIVE
+from dpviz.runs.store.spending import Spending
+from dpviz.training.limits import refuse_if_read_only
+from dpviz.training.spec import DATASETS, MODELS, RunSpec
+from dpviz.ui.common.auth import person
+from dpviz.views.runs import title_of
+
+STATUS_WORDS = {
+    "queued": "waiting",
+    "running": "running",
+    "done": "done",
+    "stopped": "stopped",
+    "failed": "failed",
+    "interrupted": "interrupted",
+}
+STATUS_COLOURS = {
+    "queued": "gray",
+    "running": "blue",
+    "done": "green",
+    "stopped": "orange",
+    "failed": "red",
+    "interrupted": "orange",
+}
+
+
+def store() -> Store:
+    """The runs of the person at the page; without sign-in, all of them."""
+    return Store(owner=person())
+
+
+def runner() -> BackgroundRunner:
+    """The server's one runner; asking for it starts nothing. Pages act on runs by the three functions below."""
+    return background(Store())
+
+
+def start(specs: Sequence[RunSpec], title: str = "") -> tuple[str, ...]:
+    """Launch runs that belong to the person at the page."""
+    return runner().start_all(specs, title=title, owner=person())
+
+
+def stop(run_id: str) -> None:
+    refuse_if_read_only()
+    store().get(run_id)  # another person's run is not there
+    runner().stop(run_id)
+
+
+def resume(run_id: str) -> None:
+    store().get(run_id)
+    runner().resume(run_id)
+
+
+def is_live(summary: Summary) -> bool:
+    return summary.status in LIVE
+
+
+def load(summary: Summary) -> Run:
+    """The whole run behind a line of the list; read again only when the line says that it changed."""
+    return _load(store().folder, summary.id, summary.status, summary.epochs_done, summary.title, summary.written)
+
+
+@lru_cache(maxsize=2000)
+def _load(folder: Path, run_id: str, status: str, epochs_done: int, title: str, written: Spending | None) -> Run:
+    return Store(folder).get(run_id)
+
+
+def load_all(summaries: Sequence[Summary]) -> tuple[list[Run], list[str]]:
+    """The runs that can be read, and one sentence for each that cannot."""
+    runs, warnings = [], []
+    for summary in summaries:
+        try:
+            runs.append(load(summary))
+        except InputError as error:
+            warnings.append(f"skipped: {error}")
+    return runs, warnings
+
+
+def cached() -> CachedListing:
+    """The cached runs, read at most once a minute."""
+    return _cached(cached_runs_folder())
+
+
+@st.cache_resource(ttl=60, show_spinner=False)
+def _cached(folder: Path) -> CachedListing:
+    return cached_runs(folder)
+
+
+def cached_local() -> tuple[tuple[LocalResult, ...], tuple[str, ...]]:
+    """Cached results under local privacy, read at most once a minute, and a sentence for each that cannot be read."""
+    return _cached_local(cached_runs_folder() / LOCAL)
+
+
+@st.cache_resource(ttl=60, show_spinner=False)
+def _cached_local(folder: Path) -> tuple[tuple[LocalResult, ...], tuple[str, ...]]:
+    return local_results(folder)
+
+
+def summary_name(summary: Summary) -> str:
+    """What a person calls the run, from its line in the list alone."""
+    if summary.title:
+        return summary.title
+    if summary.recipe in RECIPES:
+        return RECIPES[summary.recipe].title
+    return f"{title_of(DATASETS, summary.dataset)}, {title_of(MODELS, summary.model)}, {summary.schedule}"
+
+
+def summary_line(summary: Summary) -> str:
+    """The run in a list to pick from: name, seed, how it stands, when it was made."""
+    accuracy = "" if summary.test_accuracy is None else f", {100 * summary.test_accuracy:.1f} %"
+    made = summary.created[:16].replace("T", " ")
+    return f"{summary_name(summary)} · seed {summary.seed} · {STATUS_WORDS[summary.status]}{accuracy} · {made} UTC"
+
+
+def plain(text: str) -> str:
+    """A title as it was typed: nothing in it is taken for markup, least of all for a picture on another host."""
+    return re.sub(r"([^\w\s,.])", r"\\\1", text)
+
+
+def show_warnings(warnings: Sequence[str]) -> None:
+    """Folders that could not be read, out of the way but not hidden."""
+    if warnings:
+        with st.expander(f"{len(warnings)} run{'s' if len(warnings) > 1 else ''} could not be read"):
+            for warning in warnings[:20]:
+                st.text(warning)

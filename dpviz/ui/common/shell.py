@@ -1,0 +1,71 @@
+"""The shell around every page: the navigation, the warm-up, and the way in."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import streamlit as st
+from starlette.middleware import Middleware
+
+from dpviz.training.limits import read_only
+from dpviz.ui.common.auth import person, sign_out_button
+from dpviz.ui.common.navigation import places
+from dpviz.ui.common.request_guard import RequestGuard
+
+ICON = Path(__file__).with_name("icon.svg")
+ROUTED = "routed"  # in the session once it came through the navigation
+
+
+def run() -> None:
+    """Show the navigation and run the page that was asked for."""
+    # A picture of ours, and none beside the pages' names: emoji would cost the first page a quarter of a second,
+    # symbols a request to another host.
+    st.set_page_config(page_icon=ICON, layout="wide", initial_sidebar_state="auto")
+    st.session_state[ROUTED] = True
+    page = _navigation()
+    person()
+    sign_out_button()
+    page.run()
+
+
+def middleware() -> list[Middleware]:
+    """What stands before Streamlit on the server."""
+    return [Middleware(RequestGuard, option=st.get_option, locked=read_only)]
+
+
+@asynccontextmanager
+async def warm_up(_: st.App) -> AsyncIterator[None]:
+    """Load what the first pages need while the first browser is still fetching Streamlit's own files."""
+    threading.Thread(target=_load_pages, name="warm-up", daemon=True).start()
+    yield
+
+
+def _load_pages() -> None:
+    from dpviz.ui import compare, schedule_page
+
+    schedule_page.prepare()
+    compare.prepare()
+
+
+def ensure_navigation() -> None:
+    """The first line of every page: come in through app.py, and be signed in where that is asked for.
+
+    Streamlit runs a script in a folder named pages on its own when its address is the first one that a fresh server is
+    asked for. Calling `st.navigation` ends that for the whole server; then the run starts again, this time from app.py.
+    """
+    if not st.session_state.get(ROUTED):
+        st.session_state[ROUTED] = True
+        _navigation()
+        st.rerun()
+    person()
+
+
+def _navigation() -> st.Page:
+    pages = [
+        st.Page(place.path, title=place.title, url_path=place.url_path, default=not place.url_path)
+        for place in places()
+    ]
+    return st.navigation(pages, position="top")

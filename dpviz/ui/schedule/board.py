@@ -1,0 +1,267 @@
+"""What lies on the Schedule page's drawing board, and what its buttons do to it.
+
+One `Board` a session. Buttons call `act`, which turns an InputError into a sentence on the page.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from dpviz.privacy import SCHEDULES, InputError, Schedule, calibrate, matching_constant
+from dpviz.privacy.schedules import parse_csv
+from dpviz.training.limits import refuse_if_read_only
+from dpviz.training.local.parsing import check_size
+from dpviz.ui.common.knobs import entry_title, knob_values
+from dpviz.ui.schedule.editor import Curve, EditorState
+from dpviz.ui.schedule.settings import OWN_DATA, Settings, read_settings, session_key, write_settings
+from dpviz.ui.schedule.share import decode, encode
+from dpviz.views.numbers import epsilon_text, sigma_text
+
+BOARD = "schedule.board"
+PRESET = "schedule.preset"
+MAX_PINS = 4
+
+
+@dataclass
+class Board:
+    """The drawing, the curve it started from, the pinned curves, and what the last button had to say."""
+
+    editor: EditorState
+    origin: Curve
+    pins: list[Curve] = field(default_factory=list)
+    note: str = ""
+    problem: str = ""
+    link: str = ""
+
+    @property
+    def sigmas(self) -> tuple[float, ...]:
+        return self.editor.sigmas
+
+    def say(self, note: str = "", problem: str = "") -> None:
+        self.note, self.problem, self.link = note, problem, ""
+
+    def take(self, name: str, sigmas: Sequence[float], note: str = "") -> None:
+        """Start from another curve."""
+        self.editor.push(sigmas)
+        self.origin = Curve(name, self.sigmas)
+        self.say(note)
+
+    @property
+    def name(self) -> str:
+        """What a pin of the drawing is called: its origin while it is untouched."""
+        taken = {pin.name for pin in self.pins}
+        first = self.origin.name if self.sigmas == tuple(self.origin.sigmas) else "drawing"
+        return next(name for name in (first, *(f"{first} {k}" for k in range(2, 99))) if name not in taken)
+
+
+def board() -> Board:
+    """The session's board. A new session opens the share link in the address, if there is one."""
+    if BOARD not in st.session_state:
+        settings = Settings()
+        first = Schedule.of("linear").sigmas(settings.epochs)
+        new = Board(EditorState((), ""), Curve("", ()))
+        st.session_state[BOARD] = new
+        write_settings(settings)
+        st.session_state.setdefault(PRESET, "linear")
+        new.take("linear preset", tuple(first.tolist()))
+        if "s" in st.query_params:
+            act(_open_link, st.query_params["s"])
+    return st.session_state[BOARD]  # type: ignore[no-any-return]
+
+
+def act(action: Callable[..., None], *arguments: Any) -> None:
+    """Do what a button says; what a person has to mend is shown, not raised."""
+    try:
+        action(board(), *arguments)
+    except InputError as error:
+        board().say(problem=str(error))
+
+
+def _open_link(it: Board, text: str) -> None:
+    sigmas, fields = decode(text)
+    settings = Settings.from_link(len(sigmas), fields)
+    note = "This schedule and its settings come from the link."
+    if fields.get("adjacency", settings.adjacency) != settings.adjacency:
+        note += (
+            f" It asked for {fields['adjacency']} neighbours, which have no price with {settings.sampling} batches; "
+            f"the same epsilon holds for {settings.adjacency} neighbours, as shown here."
+        )
+    it.take("shared curve", sigmas, note)
+    write_settings(settings)
+
+
+# --- other curves
+
+
+def push_preset(it: Board) -> None:
+    """The preset that is chosen, with its knobs as they are."""
+    entry = SCHEDULES[st.session_state[PRESET]]
+    it.take(f"{entry_title(entry).lower()} preset", _preset(read_settings().epochs))
+
+
+def change_epochs(it: Board) -> None:
+    """Another length: a preset is drawn anew, any other curve is stretched."""
+    epochs = read_settings().epochs
+    untouched = it.sigmas == tuple(it.origin.sigmas)
+    sigmas = _preset(epochs) if it.origin.name.endswith(" preset") else stretch(it.origin.sigmas, epochs)
+    drawing = stretch(it.sigmas, epochs)
+    it.take(it.origin.name, sigmas)
+    if not untouched:
+        it.editor.push(drawing)
+
+
+def _preset(epochs: int) -> tuple[float, ...]:
+    entry = SCHEDULES[st.session_state[PRESET]]
+    return tuple(Schedule.of(entry.name, **knob_values(entry, PRESET)).sigmas(epochs).tolist())
+
+
+def paste(it: Board, text: str) -> None:
+    """A list of sigmas, from a text or a file; the number of epochs follows."""
+    sigmas = parse_csv(text).values
+    it.take("your list", sigmas, f"{len(sigmas)} epochs were read.")
+    st.session_state[session_key("epochs")] = len(sigmas)
+
+
+def paste_bytes(it: Board, data: bytes) -> None:
+    """A file that was uploaded."""
+    refuse_if_read_only()
+    check_size(len(data))
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError("the file is not text; give a CSV file with one sigma a line") from None
+    paste(it, text)
+
+
+# --- buttons
+
+
+def fit(it: Board) -> None:
+    """Keep the shape, meet the target."""
+    settings = read_settings()
+    if settings.target is None:
+        raise InputError("there is no target; type one under Target ε first")
+    found = calibrate(it.sigmas, settings.sample_rate, settings.target, settings.delta, **settings.assumptions)
+    it.editor.push([rounded_up(sigma) for sigma in found.sigmas])
+    achieved = settings.price(it.sigmas)
+    share = achieved.upper / settings.target
+    it.say(
+        f"Scaled by {found.factor:.4g}: ε {epsilon_text(achieved)}; its upper end is {100 * share:.2f} % of the target "
+        f"{settings.target:g}."
+    )
+
+
+def match(it: Board) -> None:
+    """Pin the constant that costs the same."""
+    settings = read_settings()
+    found = matching_constant(it.sigmas, settings.sample_rate, settings.delta, **settings.assumptions)
+    constant = rounded_up(found.sigmas[0])
+    curve = Curve(f"constant {constant:g}", (constant,) * len(it.sigmas))
+    known = any(pin.name == curve.name for pin in it.pins)
+    if not known and len(it.pins) < MAX_PINS:
+        it.pins.append(curve)
+    it.say(
+        f"A constant σ = {sigma_text(constant)} costs the same: ε {epsilon_text(settings.price(curve.sigmas))}, "
+        f"this curve {epsilon_text(settings.price(it.sigmas))}."
+    )
+
+
+def mirror(it: Board) -> None:
+    """Turn the curve round."""
+    settings = read_settings()
+    before = settings.price(it.sigmas)
+    it.editor.push(it.sigmas[::-1])
+    after = settings.price(it.sigmas)
+    it.say(
+        f"Mirrored: ε was {epsilon_text(before)} and is {epsilon_text(after)}. The order of the epochs does not change "
+        "epsilon; it may well change the accuracy."
+    )
+
+
+def pin(it: Board) -> None:
+    if len(it.pins) >= MAX_PINS:
+        raise InputError(f"{MAX_PINS} schedules are pinned; remove one before you pin another")
+    it.pins.append(Curve(it.name, it.sigmas))
+    it.say()
+
+
+def unpin(it: Board, index: int) -> None:
+    del it.pins[index]
+    it.say()
+
+
+def use_pin(it: Board, index: int) -> None:
+    chosen = it.pins[index]
+    it.take(chosen.name, chosen.sigmas)
+    st.session_state[session_key("epochs")] = len(chosen.sigmas)
+
+
+def share(it: Board) -> None:
+    """Write the schedule and the settings into the address."""
+    settings = read_settings()
+    text = encode(it.sigmas, settings.to_link())
+    st.query_params["s"] = text
+    held, _ = decode(text)
+    it.say(
+        f"The address now holds this schedule (four digits of each σ: ε {epsilon_text(settings.price(held))}). Copy it:"
+    )
+    it.link = f"{(st.context.url or '').partition('?')[0].rstrip('/')}/?s={text}"
+
+
+# --- out of the page
+
+
+def handoff(it: Board, settings: Settings) -> dict[str, Any]:
+    """What the Train page needs to fill in its form."""
+    return {
+        "schedule": Schedule.custom(it.sigmas).to_json(),
+        "epochs": len(it.sigmas),
+        "batch_size": settings.batch_size,
+        "dataset": settings.dataset,
+        "delta": settings.delta,
+    }
+
+
+def as_json(it: Board, settings: Settings) -> dict[str, Any]:
+    """The schedule, its settings and its epsilon, to keep."""
+    cost = settings.price(it.sigmas)
+    ends = {"lower": cost.lower, "upper": cost.upper}
+    return {
+        "schedule": Schedule.custom(it.sigmas).to_json(),
+        "dataset": None if settings.dataset == OWN_DATA else settings.dataset,
+        "dataset_size": settings.dataset_size,
+        "batch_size": settings.batch_size,
+        "epochs": settings.epochs,
+        "delta": settings.delta,
+        **settings.assumptions,
+        "epsilon": {
+            **{name: "infinity" if math.isinf(end) else end for name, end in ends.items()},
+            "wide": cost.wide,
+            "fallback": cost.fallback,
+        },
+    }
+
+
+# --- small sums
+
+
+def stretch(sigmas: Sequence[float], epochs: int) -> tuple[float, ...]:
+    """The same curve over another number of epochs: straight between its points, in ratios where there is noise."""
+    if len(sigmas) == epochs:
+        return tuple(sigmas)
+    values = np.asarray(sigmas, dtype=float)
+    old, new = np.linspace(0, 1, values.size), np.linspace(0, 1, epochs)
+    between = np.exp(np.interp(new, old, np.log(values))) if (values > 0).all() else np.interp(new, old, values)
+    return tuple(float(f"{sigma:.4g}") for sigma in between)
+
+
+def rounded_up(sigma: float) -> float:
+    """Four digits, as the editor draws and a link holds them; never less noise than asked for."""
+    unit = 10.0 ** (math.floor(math.log10(sigma)) - 3)
+    return float(f"{math.ceil(sigma / unit - 1e-9) * unit:.4g}")

@@ -1,0 +1,178 @@
+"""The schedule editor: a person draws one sigma an epoch, and epsilon follows the pen.
+
+An inline Streamlit component: no iframe, no build step, no request to any other host. The state of a drawing lives in
+`st.session_state` as an `EditorState`, so it outlasts page switches; the component's own state is only ever read.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import streamlit as st
+
+from dpviz.privacy.registry import InputError
+from dpviz.privacy.schedules import check_sigmas
+
+MAX_EPOCHS = 300
+MAX_SIGMA = 1000.0
+
+_FOLDER = Path(__file__).parent
+# Inline components are one module, so the parts are joined; each uses names of those before it.
+_PARTS = ("geometry.js", "history.js", "accounting.js", "picture.js", "readout.js", "editor.js")
+
+_mount = st.components.v2.component(
+    "dpviz_schedule_editor",
+    html=(_FOLDER / "editor.html").read_text(encoding="utf-8"),
+    css=(_FOLDER / "editor.css").read_text(encoding="utf-8"),
+    js="\n".join((_FOLDER / part).read_text(encoding="utf-8") for part in _PARTS),
+)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A schedule shown beside the drawn one; `epsilon` is None where it is not known."""
+
+    name: str
+    sigmas: Sequence[float]
+    epsilon: float | None = None
+
+
+@dataclass(frozen=True)
+class Certified:
+    """Python's epsilon for the current drawing.
+
+    `text` is the number as shown, for example 2.344 or 1.003–1.005; `kind` says what it is: certified, RDP upper bound.
+    """
+
+    lower: float
+    upper: float
+    text: str
+    kind: str = "certified"
+
+
+@dataclass
+class EditorState:
+    """The one truth about a drawing. `rev` names what Python pushed last, `seq` counts the drawings since."""
+
+    sigmas: tuple[float, ...]
+    rev: str
+    seq: int = 0
+
+    def push(self, sigmas: Iterable[Any]) -> None:
+        """Replace the drawing from Python: a preset, an upload, another number of epochs."""
+        self.sigmas = _editable(sigmas)
+        # A fresh name rather than a count: a browser tab may outlive the server's session and remember old counts.
+        self.rev = uuid4().hex[:12]
+        self.seq = 0
+
+    def accept(self, message: object) -> bool:
+        """Take over a drawing that the browser sent; False if it is malformed or was overtaken by a push."""
+        match message:
+            case {"rev": self.rev, "seq": int(seq), "sigmas": list(sigmas)} if len(sigmas) == len(self.sigmas) and all(
+                type(sigma) in (int, float) for sigma in sigmas
+            ):
+                try:
+                    self.sigmas, self.seq = _editable(sigmas), seq
+                except InputError as error:
+                    logging.getLogger(__name__).warning("ignored a drawing: %s", error)
+                    return False
+                return True
+        return False
+
+
+def editor_state(name: str, sigmas: Iterable[Any]) -> EditorState:
+    """The drawing kept under this name in the session; made from `sigmas` the first time."""
+    if name not in st.session_state:
+        state = EditorState((), "")
+        state.push(sigmas)
+        st.session_state[name] = state
+    return st.session_state[name]  # type: ignore[no-any-return]
+
+
+def schedule_editor(
+    state: EditorState,
+    *,
+    key: str,
+    table: Mapping[str, Any],
+    steps_per_epoch: int,
+    delta: float,
+    ghost: Curve | None = None,
+    pinned: Sequence[Curve] = (),
+    target: float | None = None,
+    certified: Certified | None = None,
+    low: float = 0.3,
+    high: float = 10.0,
+    height: int = 400,
+    on_draw: Callable[[list[float]], None] | None = None,
+) -> None:
+    """Mount the editor for `state`.
+
+    `table` is `dpviz.privacy.rdp_table(sample_rate)`; `certified` belongs to `state.sigmas` as they are now; `low` and
+    `high` are the least range of the noise axis. `on_draw` is called with the new sigmas after `state` has them.
+    """
+
+    def receive() -> None:
+        if state.accept(st.session_state[key].get("draw")) and on_draw is not None:
+            on_draw(list(state.sigmas))
+
+    drawn = st.session_state[key].get("draw") if key in st.session_state else None
+    data = {
+        "rev": state.rev,
+        "seq": state.seq,
+        "sigmas": list(state.sigmas),
+        "table": _table_data(table, drawn),
+        "steps": steps_per_epoch,
+        "delta": delta,
+        "ghost": _curve_data(ghost) if ghost else None,
+        "pinned": [_curve_data(curve) for curve in pinned],
+        "target": target,
+        "certified": _certified_data(certified) if certified else None,
+        "low": low,
+        "high": high,
+        "height": height,
+    }
+    # In a list: Streamlit searches a mapping for data frames, and imports pandas for that.
+    _mount(key=key, data=[data], on_draw_change=receive, width="stretch", height="content")
+
+
+def _editable(sigmas: Iterable[Any]) -> tuple[float, ...]:
+    values = tuple(check_sigmas(sigmas).tolist())
+    if len(values) > MAX_EPOCHS:
+        raise InputError(f"the editor shows at most {MAX_EPOCHS} epochs, got {len(values):,}; take fewer epochs")
+    for epoch, sigma in enumerate(values, start=1):
+        if sigma > MAX_SIGMA:
+            raise InputError(f"the editor shows sigmas up to {MAX_SIGMA:g}, got {sigma:g} (epoch {epoch})")
+    return values
+
+
+def _table_data(table: Mapping[str, Any], drawn: object) -> Mapping[str, Any]:
+    """The table, or its name alone if the browser's last message says that it is there: it is most of what is sent."""
+    match drawn:
+        case {"tables": list(held)} if table["name"] in held:
+            return {"name": table["name"]}
+    return table
+
+
+def _curve_data(curve: Curve) -> dict[str, Any]:
+    epsilon = None if curve.epsilon is None else _json_number(curve.epsilon)
+    return {"name": curve.name, "sigmas": [float(sigma) for sigma in curve.sigmas], "epsilon": epsilon}
+
+
+def _certified_data(certified: Certified) -> dict[str, Any]:
+    return {
+        "lower": _json_number(certified.lower),
+        "upper": _json_number(certified.upper),
+        "text": certified.text,
+        "kind": certified.kind,
+    }
+
+
+def _json_number(number: float) -> float | str:
+    """JSON has no infinity; JavaScript reads this word as one."""
+    return "Infinity" if number == math.inf else float(number)

@@ -1,0 +1,146 @@
+"""Export code: a short Opacus training script for a schedule, to run anywhere.
+
+The script samples, clips and adds noise as dpviz prices it. What Opacus' RDP accountant prints is above the certified
+epsilon of the same steps, so the script states both.
+"""
+
+from __future__ import annotations
+
+import pprint
+from dataclasses import replace
+from string import Template
+
+from dpviz.privacy.rdp import ORDERS, phase_rdp, smallest_epsilon
+from dpviz.privacy.rounding import epsilon_number
+from dpviz.training.spec import DATASETS, RunSpec
+from dpviz.ui.schedule.settings import Settings
+from dpviz.views.numbers import delta_text, epsilon_kind, epsilon_text
+
+# torchvision's class by dataset; own data start from random tensors of MNIST's shape.
+CLASSES = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST", "cifar10": "CIFAR10"}
+
+SCRIPT = Template('''\
+"""DP-SGD with a noise schedule, for Opacus. Needs: pip install opacus torchvision
+
+    python train_private.py               train on $title
+    python train_private.py --synthetic   a trial on random data: no download, and the same steps are counted
+
+Epsilon of these steps at delta = $delta, by two accountants:
+    Opacus' RDP, an upper bound, which this script prints after every epoch: $opacus
+    dpviz's, of which the upper end holds as well: $tight
+Both hold for Poisson sampling and for neighbours that differ by one example more or less, if the schedule was chosen
+without looking at the data. Both take noise for exactly normal; torch's is single precision, from its ordinary
+generator, and whoever knows the seed can subtract it.
+"""
+
+import sys
+
+import torch
+from opacus import GradSampleModule
+from opacus.accountants import RDPAccountant
+from opacus.optimizers import DPOptimizer
+from torch import nn
+
+SIGMAS = $sigmas  # noise multiplier of each epoch; noise std = sigma * CLIP_NORM
+BATCH_SIZE, DATASET_SIZE = $batch_size, $dataset_size
+SAMPLE_RATE = BATCH_SIZE / DATASET_SIZE
+STEPS = $steps  # updates in one epoch
+DELTA = $exact_delta
+CLIP_NORM = $clip_norm
+LEARNING_RATE = $learning_rate
+
+
+def load_data(synthetic):
+    """Images as floats, and labels."""
+    if synthetic:
+        size = min(DATASET_SIZE, max(2000, 2 * STEPS))
+        return torch.rand(size, $shape), torch.randint($classes, (size,))
+$load
+
+
+images, labels = load_data("--synthetic" in sys.argv[1:])
+model = GradSampleModule(
+    nn.Sequential(
+        nn.Conv2d($channels, 16, 5, stride=2, padding=2),
+        nn.Tanh(),
+        nn.Conv2d(16, 32, 3, stride=2, padding=1),
+        nn.Tanh(),
+        nn.AdaptiveAvgPool2d(4),
+        nn.Flatten(),
+        nn.Linear(32 * 4 * 4, $classes),
+    )
+)
+optimizer = DPOptimizer(
+    torch.optim.SGD(model.parameters(), lr=LEARNING_RATE),
+    noise_multiplier=SIGMAS[0],
+    max_grad_norm=CLIP_NORM,
+    expected_batch_size=max(1, round(SAMPLE_RATE * len(images))),
+)
+accountant = RDPAccountant()
+optimizer.attach_step_hook(accountant.get_optimizer_hook_fn(sample_rate=SAMPLE_RATE))
+loss_of = nn.CrossEntropyLoss()
+
+for epoch, sigma in enumerate(SIGMAS, start=1):
+    optimizer.noise_multiplier = sigma
+    for _ in range(STEPS):
+        # Poisson sampling: every example takes part with the same probability, on its own.
+        # In double precision: 24 bits would round the rate, and draw rare examples too often.
+        drawn = torch.rand(len(images), dtype=torch.float64) < SAMPLE_RATE
+        optimizer.zero_grad()
+        loss = loss_of(model(images[drawn]), labels[drawn])
+        loss.backward()
+        optimizer.step()
+    with torch.no_grad():
+        accuracy = (model(images[:2000]).argmax(1) == labels[:2000]).float().mean().item()
+    epsilon = max(0.0, accountant.get_epsilon(DELTA))
+    print(f"epoch {epoch}: sigma {sigma:g}, accuracy {accuracy:.1%} on training examples, RDP epsilon {epsilon:.6f}")
+print("counted (sigma, sample rate, steps):", accountant.history)
+''')
+
+LOAD_DATASET = Template("""\
+    from torchvision.datasets import $name
+
+    dataset = $name("data", train=True, download=True)
+    pixels = torch.as_tensor(dataset.data).float() / 255
+    pixels = $arrange
+    return pixels, torch.as_tensor(dataset.targets)""")
+
+LOAD_OWN = """\
+    raise SystemExit("put your own tensors here: images (N, channels, height, width) and labels (N,)")"""
+
+ARRANGE = {1: "pixels.unsqueeze(1)", 3: "pixels.permute(0, 3, 1, 2)"}
+
+
+def script_epsilons(sigmas: tuple[float, ...], settings: Settings) -> tuple[str, str]:
+    """What the script's steps cost for the script's own assumptions: as Opacus prints it, and dpviz's tightest.
+
+    Opacus tries RDP's usual orders only; where a larger one is better, dpviz's `rdp` is below what it prints.
+    """
+    opacus, _ = smallest_epsilon(phase_rdp(settings.phases(sigmas), ORDERS).sum(axis=0), settings.delta)
+    tight = replace(settings, accountant="pld", adjacency="add-remove", sampling="poisson").price(sigmas)
+    return epsilon_number(opacus), f"{epsilon_text(tight)} ({epsilon_kind(tight)})"
+
+
+def opacus_script(sigmas: tuple[float, ...], settings: Settings) -> str:
+    """A training script for this curve, which says what Opacus will print and what is certified."""
+    opacus, tight = script_epsilons(sigmas, settings)
+    facts = DATASETS[settings.dataset if settings.dataset in CLASSES else "mnist"].facts
+    channels = facts["shape"][0]
+    name = CLASSES.get(settings.dataset)
+    return SCRIPT.substitute(
+        title=f"{facts['title']}" if name else "your own data",
+        opacus=opacus,
+        tight=tight,
+        sigmas=pprint.pformat(list(sigmas), width=110, compact=True),
+        batch_size=settings.batch_size,
+        dataset_size=settings.dataset_size,
+        steps=settings.steps,
+        delta=delta_text(settings.delta),
+        exact_delta=repr(settings.delta),
+        clip_norm=RunSpec.clip_norm,
+        learning_rate=RunSpec.learning_rate,
+        shape=", ".join(map(str, facts["shape"])),
+        channels=channels,
+        classes=facts["classes"],
+        load=LOAD_DATASET.substitute(name=name, arrange=ARRANGE[channels]) if name else LOAD_OWN,
+    )

@@ -1,0 +1,227 @@
+"""The parts of the Schedule page, from the drawing board down to the files."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+
+import streamlit as st
+
+from dpviz.privacy import SCHEDULES, InputError, Schedule, guarantee, rdp_table
+from dpviz.privacy.schedules import CUSTOM
+from dpviz.training.limits import read_only
+from dpviz.ui.common.cards import guarantee_card, input_error
+from dpviz.ui.common.knobs import choose, knob_inputs
+from dpviz.ui.common.navigation import HANDOFF
+from dpviz.ui.schedule import board as drawing
+from dpviz.ui.schedule.board import PRESET, Board, act, board
+from dpviz.ui.schedule.editor import Certified, Curve, schedule_editor
+from dpviz.ui.schedule.settings import OWN_DATA, Settings, delta_warning, read_settings, settings_panel, settings_words
+from dpviz.views.numbers import epsilon_kind, epsilon_remark, epsilon_text
+
+TABS = ("Guarantee", "Price tags", "What if", "Files and code")
+
+
+def prepare() -> None:
+    """Fill the caches that the page's first sight needs."""
+    settings = Settings()
+    settings.price(tuple(Schedule.of("linear").sigmas(settings.epochs).tolist()))
+    rdp_table(settings.sample_rate)
+
+
+def schedule_page() -> None:
+    """Presets and board on the left, settings on the right. These rerun the page; a stroke reruns the board alone."""
+    it = board()
+    left, right = st.columns([3, 1], gap="medium")
+    with left:
+        _preset_row()
+        _board_and_details(it)
+    with right:
+        settings_panel(on_epochs=partial(act, drawing.change_epochs))
+        _settings_notes()
+
+
+@st.fragment
+def _board_and_details(it: Board) -> None:
+    """The editor is sent first, so that its certified number waits for nothing else; what is wrong is told instead."""
+    try:
+        settings = read_settings()
+        _editor(it, settings)
+    except InputError as error:
+        input_error(error)
+        return
+    _buttons(it, settings)
+    _notes(it)
+    _details(it, settings)
+
+
+def _settings_notes() -> None:
+    try:
+        settings = read_settings()
+    except InputError:  # told in the board's place
+        return
+    st.caption(settings_words(settings))
+    warning = delta_warning(settings)
+    if warning:
+        st.warning(warning)
+
+
+def _preset_row() -> None:
+    push = partial(act, drawing.push_preset)
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        entry = choose("Preset", SCHEDULES, PRESET, leave_out=(CUSTOM,), default="linear", on_change=push)
+        knob_inputs(entry, PRESET, on_change=push)
+        with st.popover("Paste or upload"):
+            st.text_area("One σ an epoch, by lines or commas", key="schedule.pasted", placeholder="5, 4, 3, 2, 1")
+            st.button("Use this list", on_click=_use_pasted)
+            st.file_uploader(
+                "Or a CSV file",
+                type=["csv", "txt"],
+                key="schedule.file",
+                on_change=_use_file,
+                disabled=bool(read_only()),
+                help=read_only() or None,
+            )
+
+
+def _use_pasted() -> None:
+    act(drawing.paste, st.session_state["schedule.pasted"])
+
+
+def _use_file() -> None:
+    file = st.session_state["schedule.file"]
+    if file is not None:
+        act(drawing.paste_bytes, file.getvalue())
+
+
+def _editor(it: Board, settings: Settings) -> None:
+    cost = settings.price(it.sigmas)
+    pins = [Curve(pin.name, pin.sigmas, settings.price(pin.sigmas).upper) for pin in it.pins]
+    schedule_editor(
+        it.editor,
+        key="schedule.editor",
+        table=rdp_table(settings.sample_rate),
+        steps_per_epoch=settings.steps,
+        delta=settings.delta,
+        ghost=it.origin,
+        pinned=pins,
+        target=settings.target,
+        certified=Certified(cost.lower, cost.upper, epsilon_text(cost), epsilon_kind(cost)),
+        height=380,
+        on_draw=lambda _: it.say(),
+    )
+    if epsilon_remark(cost):
+        st.caption(f"This number: {epsilon_remark(cost)}.")
+
+
+def _buttons(it: Board, settings: Settings) -> None:
+    with st.container(horizontal=True):
+        st.button("Fit to ε", on_click=act, args=(drawing.fit,), help="Keep the shape and scale it to the target ε.")
+        st.button(
+            "Match", on_click=act, args=(drawing.match,), help="Pin the constant σ with the same ε as this curve."
+        )
+        st.button("Mirror", on_click=act, args=(drawing.mirror,), help="Turn the curve round: ε stays.")
+        st.button("Pin", on_click=act, args=(drawing.pin,), help="Keep this curve in the plot, up to four.")
+        if it.pins:
+            _pins(it, settings)
+        st.button("Share link", on_click=act, args=(drawing.share,), help="Schedule and settings in the address.")
+        own = settings.dataset == OWN_DATA
+        train = st.button(
+            "Train this schedule",
+            type="primary",
+            disabled=own,
+            help="Choose one of the datasets to train on." if own else "Go to Train with everything filled in.",
+        )
+    if train:
+        st.session_state[HANDOFF] = drawing.handoff(it, settings)
+        st.switch_page("pages/train.py")
+
+
+def _pins(it: Board, settings: Settings) -> None:
+    with st.popover(f"Pinned ({len(it.pins)})"):
+        for index, pin in enumerate(it.pins):
+            with st.container(horizontal=True, vertical_alignment="center"):
+                st.markdown(f"{pin.name}: ε {epsilon_text(settings.price(pin.sigmas))}", width="stretch")
+                st.button("Use", key=f"use {index}", on_click=act, args=(drawing.use_pin, index))
+                st.button("Remove", key=f"remove {index}", on_click=act, args=(drawing.unpin, index))
+
+
+def _notes(it: Board) -> None:
+    if it.problem:
+        input_error(InputError(it.problem))
+    if it.note:
+        st.info(it.note)
+    if it.link:
+        st.code(it.link, language=None, wrap_lines=True)
+
+
+# --- under the board
+
+
+def _details(it: Board, settings: Settings) -> None:
+    """Only the tab that is open is worked out."""
+    tabs = st.tabs(TABS, key="schedule.tab", on_change="rerun")
+    for tab, fill in zip(tabs, (_guarantee, _price_tags, _what_if, _files), strict=True):
+        if tab.open:
+            with tab:
+                fill(it, settings)
+
+
+def _guarantee(it: Board, settings: Settings) -> None:
+    phases = settings.phases(it.sigmas)
+    guarantee_card(guarantee("dp-sgd", "none", phases, settings.delta, **settings.assumptions))
+
+
+def _price_tags(it: Board, settings: Settings) -> None:
+    from dpviz.views.schedules import price_tag_figure, price_tag_frame, price_tag_words
+
+    frame = price_tag_frame(
+        it.sigmas, settings.sample_rate, settings.delta, adjacency=settings.adjacency, sampling=settings.sampling
+    )
+    words = price_tag_words(frame)
+    st.markdown(words)
+    st.plotly_chart(price_tag_figure(frame), alt=words, config={"displayModeBar": False})
+
+
+def _what_if(it: Board, settings: Settings) -> None:
+    from dpviz.views.schedules import what_if_figure, what_if_frame, what_if_table
+
+    frame = what_if_frame(it.sigmas, settings.sample_rate, settings.delta)
+    st.markdown("This very curve, under other assumptions.")
+    left, right = st.columns(2, gap="medium")
+    left.table(what_if_table(frame), hide_index=True, border="horizontal")
+    right.plotly_chart(
+        what_if_figure(frame), alt="The epsilons of the table on one axis.", config={"displayModeBar": False}
+    )
+    st.caption(
+        "Fixed order and shuffled: each example is in one batch per epoch. Nobody has a tight price for shuffling, so "
+        "neither gets credit for randomness. One example less would shift all their later batches, so their neighbours "
+        "differ by an example that counts nothing, or by another example. RDP gives upper bounds; PLD a certified band."
+    )
+
+
+def _files(it: Board, settings: Settings) -> None:
+    from dpviz.ui.schedule.export import opacus_script, script_epsilons
+
+    script = opacus_script(it.sigmas, settings)
+    opacus, tight = script_epsilons(it.sigmas, settings)
+    with st.container(horizontal=True):
+        text = json.dumps(drawing.as_json(it, settings), indent=2, allow_nan=False)
+        st.download_button("Schedule as JSON", text, "schedule.json", "application/json", on_click="ignore")
+        st.download_button(
+            "Schedule as CSV", partial(_csv, it.sigmas, settings), "schedule.csv", "text/csv", on_click="ignore"
+        )
+        st.download_button("Export code", script, "train_private.py", "text/x-python", on_click="ignore")
+    st.markdown(
+        f"A training script for Opacus with this schedule. It prints ε by Opacus' RDP accountant, at the end {opacus}. "
+        f"dpviz's own for the same steps is {tight}."
+    )
+    if settings.sampling != "poisson" or settings.adjacency != "add-remove":
+        st.caption("The script draws Poisson batches, and Opacus prices neighbours with one example more or less.")
+    st.code(script, language="python", height=360)
+
+
+def _csv(sigmas: tuple[float, ...], settings: Settings) -> str:
+    from dpviz.views.schedules import path_frame
+
+    return str(path_frame(sigmas, settings.sample_rate, settings.delta, **settings.assumptions).to_csv(index=False))

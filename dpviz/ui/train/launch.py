@@ -1,0 +1,104 @@
+"""Before a run starts: its expected epsilon and time, its seeds and title, and the button."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from dpviz.privacy.registry import InputError
+from dpviz.runs import with_seeds
+from dpviz.runs.execution.pace import Pace, pace_from, trials
+from dpviz.training.limits import check_spec, limits_words, read_only
+from dpviz.training.spec import RunSpec
+from dpviz.ui.common.cards import guarantee_card, input_error
+from dpviz.ui.common.runs import cached, load_all, start, store
+from dpviz.ui.train.run_form import expected_guarantee, key, parse_seeds, take_quick
+from dpviz.ui.train.run_panel import pick
+from dpviz.views.numbers import delta_text, epsilon_text
+from dpviz.views.runs import NO_GUARANTEE, duration_words
+
+ASKED = "train.asked"
+LOOK_BACK = 100  # own runs that are searched for one alike
+
+
+def launch_panel(spec: RunSpec) -> None:
+    """What the run will cost, then the last settings and Launch."""
+    price = expected_guarantee(check_spec(spec))
+    with st.container(border=True):
+        with st.container(horizontal=True, vertical_alignment="top"):
+            st.metric("Sound ε", epsilon_text(price.sound) if price.sound else NO_GUARANTEE, width="content")
+            st.metric("Claimed ε", epsilon_text(price.claimed), width="content")
+            _time(spec)
+        if spec.delta > 1 / spec.size:
+            st.warning(
+                f"δ = {delta_text(spec.delta)} is above 1/N = {1 / spec.size:.2g}: publishing one random person's "
+                "record in full would count as private."
+            )
+        with st.expander("What these epsilons rest on"):
+            guarantee_card(price)
+    left, right = st.columns(2)
+    seeds = left.text_input("Seeds", key=key("seeds"), persist_state="session", help="One run a seed: 0, 1, 2")
+    title = right.text_input("Title", key=key("title"), max_chars=120, placeholder="optional")
+    locked = read_only()
+    with st.container(horizontal=True):
+        st.button("Launch", type="primary", disabled=bool(locked), help=locked or limits_words(), on_click=_ask)
+        st.button("Quick look", on_click=take_quick, help="2,000 examples, 3 epochs, batch 200: a matter of seconds.")
+    if st.session_state.pop(ASKED, False):
+        _launch(spec, seeds, title)
+
+
+def _ask() -> None:
+    """Keep the wish until the form was read to its end: another event may cut the page's run short before that."""
+    st.session_state[ASKED] = True
+
+
+def _launch(spec: RunSpec, seeds: str, title: str) -> None:
+    try:
+        started = start(with_seeds(spec, parse_seeds(seeds)), title)
+    except InputError as error:
+        input_error(error)
+        return
+    pick(started[0])
+    st.rerun()
+
+
+def _time(spec: RunSpec) -> None:
+    """Expected time of one run: from a run alike, from a trial, or the way to get one."""
+    pace, source = expected_pace(spec)
+    if pace is None:
+        st.fragment(_trial, run_every=1.0 if trials().pending(spec) else None)(spec)
+        return
+    told = f"about {duration_words(pace.seconds(spec))}"
+    st.metric("Expected time", told, help=f"One run, from {source}.", width="content")
+
+
+def expected_pace(spec: RunSpec) -> tuple[Pace | None, str]:
+    """The pace to expect and where it is from; None if nothing alike was ever timed."""
+    tried = trials().pace(spec)
+    if tried:
+        return tried, "a few steps tried on this machine"
+    runs, _ = load_all(store().list().runs[-LOOK_BACK:])
+    own = pace_from(runs, spec)
+    if own:
+        return own, "an earlier run with this model, dataset and batch size"
+    other = pace_from([item.run for item in cached().runs], spec)
+    return other, "a full-length run, perhaps on another machine"
+
+
+def _trial(spec: RunSpec) -> None:
+    if trials().pace(spec):
+        st.rerun()
+    waiting = trials().pending(spec)
+    if waiting:
+        st.metric("Expected time", "measuring …", width="content")
+        return
+    st.markdown(":small[Expected time]", width="content")
+    told = "Nothing alike ran so far. Tries a few steps in the background, keeps nothing."
+    if st.button("Time a few steps", disabled=bool(read_only()), help=read_only() or told):
+        try:
+            trials().start(spec)
+        except InputError as error:
+            input_error(error)
+            return
+        st.rerun()
+    if trials().problem(spec):
+        input_error(InputError(trials().problem(spec)))

@@ -1,0 +1,285 @@
+"""The form of a new run: every table as a choice with its knobs, the numbers, and what the run will cost.
+
+Its values live in the session under `train.<field>`, so that a recipe, another run or the Schedule page can fill it in.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import streamlit as st
+
+from dpviz.papers import RECIPES
+from dpviz.privacy import SCHEDULES, Guarantee, InputError, Schedule, epoch_phases, guarantee
+from dpviz.privacy.registry import Entry, Knob
+from dpviz.privacy.schedules import CUSTOM
+from dpviz.runs.settings import DEFAULT, LABELS
+from dpviz.training.spec import CHOICES, DATASETS, MODELS, NUMBERS, RunSpec
+from dpviz.ui.common.knobs import choose, knob_inputs, knob_key
+from dpviz.ui.common.navigation import HANDOFF
+from dpviz.ui.schedule.settings import parse_delta
+from dpviz.views.numbers import delta_text
+
+KEY = "train"
+OWN = ""  # "start from" nothing but one's own settings
+CURVE = f"{KEY}.curve"  # sigmas of a drawn schedule, if one was brought along
+NOTE = f"{KEY}.note"
+EXAMPLES = f"{KEY}.examples"
+MOST_SEEDS = 20
+QUICK = {"epochs": 3, "batch_size": 200}
+QUICK_EXAMPLES = 2000
+
+SIZES = Entry(
+    "size",
+    "How much is trained.",
+    {
+        "epochs": Knob(5, 1, 1000, "passes over the training examples"),
+        "batch_size": NUMBERS["batch_size"],
+    },
+)
+RATES = Entry("rate", "How far a step goes.", {name: NUMBERS[name] for name in ("learning_rate", "clip_norm")})
+FINE = {
+    "loss": "Loss",
+    "optimizer": "Optimizer",
+    "clipping": "Clipping",
+    "curriculum": "Curriculum",
+    "learning_rate_schedule": "Learning rate over the epochs",
+    "clip_norm_schedule": "Clipping norm over the epochs",
+}
+
+
+def key(field: str) -> str:
+    return f"{KEY}.{field}"
+
+
+# --- filling it in
+
+
+def fill_in(spec: RunSpec) -> None:
+    """Put a run's settings into the form: before its widgets are drawn, or from a callback."""
+    state = st.session_state
+    for choice, table in CHOICES.items():
+        name = getattr(spec, choice)
+        state[key(choice)] = name
+        _fill_knobs(key(choice), table[name], spec.knobs_of(choice))
+    state[key("schedule")] = spec.schedule.name
+    if spec.schedule.name == CUSTOM:
+        state[CURVE] = spec.schedule.values
+    else:
+        _fill_knobs(key("schedule"), SCHEDULES[spec.schedule.name], dict(spec.schedule.knobs))
+    for entry in (SIZES, RATES):
+        _fill_knobs(KEY, entry, {name: getattr(spec, name) for name in entry.knobs})
+    state[EXAMPLES] = spec.size
+    state[key("delta")] = delta_text(spec.delta)
+    state[key("seeds")] = str(spec.seed)
+    state[key("diagnostics")] = spec.diagnostics
+    state[key("start")] = spec.recipe if spec.recipe in RECIPES else OWN
+
+
+def _fill_knobs(at: str, entry: Entry, values: Mapping[str, Any]) -> None:
+    for name, value in values.items():
+        st.session_state[knob_key(at, entry, name)] = value
+
+
+def prepare() -> None:
+    """First settings of a session, and what the Schedule page handed over."""
+    if key("dataset") not in st.session_state:
+        fill_in(DEFAULT)
+    handed = st.session_state.pop(HANDOFF, None)
+    if handed is not None:
+        try:
+            take_over(handed)
+        except InputError as error:
+            st.session_state[NOTE] = f"The schedule could not be taken over: {error}."
+
+
+def take_over(handed: Mapping[str, Any]) -> None:
+    """A recipe, or the drawn schedule and its settings, into the form; the rest stays as it is."""
+    if "recipe" in handed:
+        fill_in(RECIPES[handed["recipe"]].spec)
+        st.session_state[NOTE] = "The settings come from the Papers page."
+        return
+    schedule = Schedule.from_json(handed["schedule"])
+    epochs = int(handed["epochs"])
+    schedule.sigmas(epochs)
+    state = st.session_state
+    known = handed.get("dataset") in DATASETS
+    if known:
+        state[key("dataset")] = handed["dataset"]
+        _take_dataset()
+    if schedule.name == CUSTOM:
+        state[CURVE] = schedule.values
+    else:
+        _fill_knobs(key("schedule"), SCHEDULES[schedule.name], dict(schedule.knobs))
+    _fill_knobs(KEY, SIZES, {"epochs": epochs, "batch_size": int(handed["batch_size"])})
+    state[EXAMPLES] = _whole(state[key("dataset")])
+    state[key("schedule")] = schedule.name
+    state[key("delta")] = delta_text(float(handed["delta"]))
+    state[key("start")] = OWN
+    state[key("method")] = "dp-sgd"
+    state[NOTE] = "The schedule and its settings come from the Schedule page."
+    if not known:
+        state[NOTE] += " It was priced for your own data; here it is trained on one of the datasets below."
+
+
+def _take_recipe() -> None:
+    name = st.session_state[key("start")]
+    if name != OWN:
+        fill_in(RECIPES[name].spec)
+
+
+def take_quick() -> None:
+    """A run of seconds: few examples, few epochs; the curve of a drawn schedule keeps its length."""
+    state = st.session_state
+    for name, most in QUICK.items():
+        at = knob_key(KEY, SIZES, name)
+        if name != "epochs" or state[key("schedule")] != CUSTOM:
+            state[at] = min(most, state[at] or most)
+    state[EXAMPLES] = QUICK_EXAMPLES
+
+
+def _take_dataset() -> None:
+    """Another dataset: all of its examples; the model stays if it fits, else the first that does."""
+    state = st.session_state
+    fitting = fitting_models(state[key("dataset")])
+    if state[key("model")] not in fitting:
+        state[key("model")] = fitting[0]
+    state[EXAMPLES] = _whole(state[key("dataset")])
+
+
+def _whole(dataset: str) -> int:
+    return int(DATASETS[dataset].facts["size"])
+
+
+def fitting_models(dataset: str) -> list[str]:
+    """Models that take images of the dataset's shape."""
+    shape = DATASETS[dataset].facts["shape"]
+    return [name for name, entry in MODELS.items() if entry.facts.get("shape", shape) == shape]
+
+
+# --- the widgets
+
+
+def start_from() -> None:
+    """The recipe to start from, and what its paper leaves open."""
+    st.selectbox(
+        "Start from",
+        [OWN, *RECIPES],
+        key=key("start"),
+        format_func=lambda name: f"{RECIPES[name].paper}: {RECIPES[name].title}" if name else "My own settings",
+        on_change=_take_recipe,
+        persist_state="session",
+        help="Fills in the settings of a paper's experiment; change what you like afterwards.",
+    )
+    name = st.session_state[key("start")]
+    if name == OWN:
+        return
+    recipe = RECIPES[name]
+    told = recipe.headline
+    if told:
+        cost = f" at a claimed ε of {told.epsilon:g}" if told.epsilon is not None else ""
+        st.caption(f"The paper reports {100 * told.value:.2f} % test accuracy{cost} ({told.paper}, {told.place}).")
+    if recipe.open_values:
+        with st.expander(f"What the paper leaves open ({len(recipe.open_values)})"):
+            st.markdown("\n".join(f"- **{o.what}**: {o.chosen}. {o.why}" for o in recipe.open_values))
+
+
+def settings_form() -> RunSpec:
+    """All the widgets, top to bottom; the settings they make up, or an InputError."""
+    left, right = st.columns(2)
+    with left:
+        dataset = choose("Dataset", DATASETS, key("dataset"), on_change=_take_dataset)
+    with right:
+        fitting = fitting_models(dataset.name)
+        model = choose("Model", MODELS, key("model"), leave_out=[name for name in MODELS if name not in fitting])
+    with left:
+        method = choose("Method", CHOICES["method"], key("method"))
+    schedule = _schedule(right, private=method.name != "sgd")
+    chosen = {"dataset": dataset, "model": model, "method": method}
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        knobs = {choice: knob_inputs(entry, key(choice)) for choice, entry in chosen.items()}
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        sizes = knob_inputs(SIZES, KEY)
+        sizes["subset"] = _examples(dataset.name)
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        sizes |= knob_inputs(RATES, KEY)
+        delta = st.text_input("δ", key=key("delta"), persist_state="session", help="Typed exactly, for example 1e-5.")
+    names = {choice: entry.name for choice, entry in chosen.items()}
+    with st.expander("Loss, optimizer, clipping, curriculum, rates"):
+        for field, label in FINE.items():
+            entry = choose(label, CHOICES[field], key(field))
+            names[field] = entry.name
+            knobs[field] = knob_inputs(entry, key(field))
+    flat = tuple((f"{choice}.{name}", value) for choice, own in knobs.items() for name, value in own.items())
+    diagnostics = st.toggle(
+        "Diagnostics",
+        key=key("diagnostics"),
+        persist_state="session",
+        help="Gradient norms, layer sizes and confusion after each epoch, for the Gradients page. Slower.",
+    )
+    spec = RunSpec(schedule=schedule, delta=parse_delta(delta), diagnostics=diagnostics, knobs=flat, **names, **sizes)
+    return dataclasses.replace(spec, recipe=recipe_of(spec, st.session_state[key("start")]))
+
+
+def _examples(dataset: str) -> int:
+    """How many training examples: 0 means all of them, as in a run's settings."""
+    whole = _whole(dataset)
+    told = f"Of {whole:,}. Fewer examples train faster, but each is seen more often: epsilon rises."
+    chosen = st.number_input("Training examples", 1, whole, step=1000, key=EXAMPLES, persist_state="session", help=told)
+    return 0 if chosen == whole else chosen
+
+
+def _schedule(place: Any, *, private: bool) -> Schedule:
+    """The noise: a named curve with its knobs, or the drawn one."""
+    if not private:
+        place.text_input("Noise", "none: this method has no noise", disabled=True)
+        return Schedule.of("constant", sigma=0.0)
+    curve = st.session_state.get(CURVE)
+    with place:
+        entry = choose("Noise", SCHEDULES, key("schedule"), leave_out=() if curve else (CUSTOM,))
+    if entry.name == CUSTOM:
+        st.caption(
+            f"Your own curve: {len(curve)} epochs, σ from {min(curve):g} to {max(curve):g}; its length is fixed."
+        )
+        _fill_knobs(KEY, SIZES, {"epochs": len(curve)})
+        return Schedule.custom(curve)
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        return Schedule.of(entry.name, **knob_inputs(entry, key("schedule")))
+
+
+def recipe_of(spec: RunSpec, name: str) -> str:
+    """The recipe's name while the settings are still the recipe's; empty once they are others."""
+    if name not in RECIPES or spec.schedule != RECIPES[name].spec.schedule:
+        return ""
+    start = RECIPES[name].spec
+    same = {label: getattr(start, label) for label in LABELS}
+    return name if dataclasses.replace(spec, recipe=start.recipe, **same) == start else ""
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """Seeds as typed: "0" or "0, 1, 2"."""
+    words = [word for word in re.split(r"[,\s]+", text.strip()) if word]
+    if not words or not all(re.fullmatch(r"\d{1,10}", word, flags=re.ASCII) for word in words):
+        raise InputError(f"seeds are whole numbers separated by commas, for example 0, 1, 2; got {text.strip()[:40]!r}")
+    if len(words) > MOST_SEEDS:
+        raise InputError(f"at most {MOST_SEEDS} seeds at a time, got {len(words)}")
+    return tuple(int(word) for word in words)
+
+
+# --- what it will cost
+
+
+def expected_guarantee(spec: RunSpec) -> Guarantee:
+    """The claimed and the sound epsilon of a run before it starts; remembered, since a page asks on every rerun."""
+    return _guarantee(spec.method, spec.curriculum, spec.schedule, spec.epochs, spec.sample_rate, spec.delta)
+
+
+@lru_cache(maxsize=512)
+def _guarantee(
+    method: str, curriculum: str, schedule: Schedule, epochs: int, sample_rate: float, delta: float
+) -> Guarantee:
+    return guarantee(method, curriculum, epoch_phases(schedule.sigmas(epochs), sample_rate), delta)

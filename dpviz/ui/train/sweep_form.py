@@ -1,0 +1,178 @@
+"""The form of a sweep: which settings vary, as a grid or as a search, for which seeds, at equal epsilon or not."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from dpviz.privacy import SCHEDULES
+from dpviz.privacy.registry import Entry, InputError, Knob, Table, Value
+from dpviz.privacy.schedules import CUSTOM
+from dpviz.runs.settings import PLAIN
+from dpviz.runs.sweeps.spec import RESERVED, Range, Search, Sweep
+from dpviz.training.spec import CHOICES, RunSpec
+from dpviz.ui.common.knobs import entry_title, knob_inputs, knob_title
+from dpviz.ui.train.run_form import parse_seeds
+
+KEY = "sweep"
+MOST_RUNS = 200  # from a page; a file may ask for more
+TRIALS = 20
+GRID, SEARCH = "Grid", "Search"
+HELP = {
+    GRID: "Every combination of the values below is trained, once a seed; all else is as in the form above.",
+    SEARCH: "Each trial takes values from the ranges below, proposed from what those before it gave: high accuracy at "
+    "low epsilon. All else is as in the form above.",
+}
+LOG = Knob(False, help="As many trials from 0.1 to 1 as from 1 to 10.")
+
+
+def sweep_form(spec: RunSpec, seeds: str, title: str) -> Sweep:
+    """The widgets; the sweep that they make up around the run's settings, or an InputError."""
+    kind = st.radio("Candidates", (GRID, SEARCH), key=f"{KEY}.kind", horizontal=True, persist_state="session")
+    keys = st.multiselect(
+        "What to vary",
+        variable(spec),
+        key=f"{KEY}.keys",
+        format_func=setting_title,
+        persist_state="session",
+        help=HELP[kind],
+    )
+    asked = {key: _ask(key, spec, kind) for key in keys}
+    trials = _trials() if kind == SEARCH else 0
+    equal = st.toggle(
+        "At equal epsilon",
+        key=f"{KEY}.equal",
+        persist_state="session",
+        help="Scales each candidate's noise, keeping its shape, until its sound epsilon meets the same budget.",
+    )
+    epsilon = st.number_input("ε of every run", 0.01, 1000.0, 2.0, 0.1, key=f"{KEY}.epsilon") if equal else None
+    if not keys:
+        raise InputError("choose at least one setting to vary")
+    varied = tuple((key, read(key, inputs)) for key, inputs in asked.items())
+    grids, search = ((varied,), None) if kind == GRID else ((), Search(trials, varied))
+    sweep = Sweep(spec, parse_seeds(seeds), grids, search, epsilon, title).check()
+    if sweep.runs > MOST_RUNS:
+        raise InputError(f"from here at most {MOST_RUNS} runs, got {sweep.runs:,}; dpviz sweep takes more")
+    return sweep
+
+
+def variable(spec: RunSpec) -> list[str]:
+    """Settings that can be varied around these: choices, numbers, and the knobs of what is chosen."""
+    plain = [key for key in PLAIN if key not in RESERVED and key != "secure"]
+    noise = [] if spec.schedule.name == CUSTOM else [f"schedule.{name}" for name, _ in spec.schedule.knobs]
+    return ["schedule", *noise, *CHOICES, *plain, *(key for key, _ in spec.knobs)]
+
+
+def setting_title(key: str) -> str:
+    """schedule.start -> Noise: start."""
+    table, _, knob = key.partition(".")
+    name = "Noise" if table == "schedule" else knob_title(table)
+    return f"{name}: {knob.replace('_', ' ')}" if knob else name
+
+
+# --- the inputs of one setting
+
+Inputs = tuple[Value, ...] | str | dict[str, Value]  # names that were chosen, numbers as typed, or a range
+
+
+def _ask(key: str, spec: RunSpec, kind: str) -> Inputs:
+    """A list for names; for numbers a line to type them, or low, high and whether the range is logarithmic."""
+    title, at = setting_title(key), f"{KEY}.values.{key}"
+    names = named_values(key, spec)
+    if names:
+        titles = names.__getitem__
+        return tuple(st.multiselect(title, list(names), key=at, format_func=titles, persist_state="session"))
+    if kind == GRID:
+        now = value_of(key, spec)
+        return st.text_input(title, f"{now:g}" if isinstance(now, float) else str(now), key=at, persist_state="session")
+    knob, first = knob_of(key, spec), first_range(key, spec)
+    entry = Entry(key, "", {"low": knob, "high": knob, "log": LOG})
+    at = f"{KEY}.range.{knob.high:g}"  # a knob of the same name with another limit starts anew
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        return knob_inputs(entry, at, values=vars(first), title=title)
+
+
+def read(key: str, inputs: Inputs) -> tuple[Value, ...] | Range:
+    """The values or the range that a setting's inputs make up."""
+    if isinstance(inputs, str):
+        return parse_values(key, inputs)
+    if isinstance(inputs, tuple):
+        if not inputs:
+            raise InputError(f"choose at least one value for {setting_title(key)}")
+        return inputs
+    try:
+        return Range(**inputs)
+    except InputError as error:
+        raise InputError(f"{setting_title(key)}: {error}") from None
+
+
+def parse_values(key: str, text: str) -> tuple[Value, ...]:
+    """Values as typed, with commas between: numbers where they are numbers, else words."""
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if not words or len(set(words)) != len(words):
+        raise InputError(f"{setting_title(key)} needs different values with commas between, got {text.strip()[:40]!r}")
+    return tuple(_number(word) for word in words)
+
+
+def _number(word: str) -> Value:
+    for kind in (int, float):
+        try:
+            return kind(word)
+        except ValueError:
+            continue
+    return word
+
+
+def _trials() -> int:
+    return st.number_input(
+        "Trials",
+        1,
+        MOST_RUNS,
+        TRIALS,
+        key=f"{KEY}.trials",
+        persist_state="session",
+        help="Candidates in all, each trained once a seed. The first half of them, at most ten, is drawn at random.",
+    )
+
+
+# --- where they start from
+
+
+def named_values(key: str, spec: RunSpec) -> dict[Value, str]:
+    """What a setting that is no number can be, with its titles; empty for a number."""
+    table: Table | None = SCHEDULES if key == "schedule" else CHOICES.get(key)
+    if table is not None:
+        return {name: entry_title(table[name]) for name in table if name != CUSTOM}
+    knob = knob_of(key, spec)
+    if isinstance(knob.default, bool):
+        return {False: "No", True: "Yes"}
+    return {choice: knob_title(choice) for choice in knob.choices}
+
+
+def knob_of(key: str, spec: RunSpec) -> Knob:
+    """The limits of a number, or of a knob of what the spec has chosen."""
+    if key in PLAIN:
+        return PLAIN[key]
+    table, _, name = key.partition(".")
+    chosen = SCHEDULES[spec.schedule.name] if table == "schedule" else CHOICES[table][getattr(spec, table)]
+    return chosen.knobs[name]
+
+
+def value_of(key: str, spec: RunSpec) -> Value:
+    """The value that the form has at present."""
+    table, _, knob = key.partition(".")
+    if not knob:
+        return getattr(spec, key)
+    return (dict(spec.schedule.knobs) if table == "schedule" else spec.knobs_of(table))[knob]
+
+
+def first_range(key: str, spec: RunSpec) -> Range:
+    """A range to begin with: from a quarter of the present value to its fourfold, within what the setting allows."""
+    knob = knob_of(key, spec)
+    least = float(spec.batch_size if key == "subset" else knob.low)
+    most = float(spec.size if key in ("batch_size", "subset") else knob.high)
+    now = float(spec.size if key == "subset" else value_of(key, spec))
+    ends = sorted((now / 4, now * 4)) if now else (0.0, 1.0)
+    low, high = max(ends[0], least), min(ends[1], most)
+    if isinstance(knob.default, int):
+        return Range(int(low), max(int(low) + 1, int(high)))
+    return Range(low, high, low > 0 and high >= 10 * low)

@@ -1,0 +1,312 @@
+"""Sweeps on a real Ray cluster: two raylets on this machine, workers that are killed, runs that are stopped."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from dpviz.privacy import InputError, Ledger, Phase, epsilon
+from dpviz.runs import BackgroundRunner, Store
+from dpviz.runs.execution.ray_runner import ClusterRunner, connect, needs, ray_address, refuse_unless_answering, slots
+from dpviz.runs.sweeps.driver import Drive, driven
+from dpviz.runs.sweeps.folder import sweep_ids
+from dpviz.runs.sweeps.result import result
+from dpviz.runs.sweeps.spec import Sweep
+from dpviz.training.checkpoint import from_bytes
+from tests.runs.conftest import ROOT, small_spec
+from tests.ui.conftest import browser, new_page, serve
+from tests.ui.test_sweep_panel import type_values, vary
+from tests.ui.test_train_page import WAIT, button, fill_in_quick_logistic, open_page
+
+__all__ = ["browser", "new_page", "serve"]  # fixtures
+
+# Ray leaves sockets to its processes, and speaks of what its next versions will do.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning:ray"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:ray"),
+]
+
+
+@pytest.fixture(scope="module")
+def address():
+    from benchmarks.scale import cluster
+
+    with cluster(2) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def crew(address, tmp_path_factory):
+    """One runner for all tests, with a store of its own: workers that have imported torch are used again."""
+    crew = ClusterRunner(Store(tmp_path_factory.mktemp("cluster") / "runs"), address)
+    yield crew
+    crew.close()
+
+
+@pytest.fixture
+def store(crew):
+    return crew.store
+
+
+def curves(store: Store) -> dict:
+    """Everything that was recorded but the clock's part of it, by settings."""
+    runs = [store.get(run.id) for run in store.list().runs]
+    return {run.spec.key: [dataclasses.replace(epoch, seconds=0.0) for epoch in run.epochs] for run in runs}
+
+
+def workers() -> list[int]:
+    """Processes that train a member right now; Ray writes the task into a process's title."""
+    found = []
+    for process in Path("/proc").iterdir():
+        try:
+            if process.name.isdigit() and (process / "cmdline").read_bytes().startswith(b"ray::train_member"):
+                found.append(int(process.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_twelve_members_finish_with_one_worker_killed_and_their_curves_equal_those_of_the_queue(
+    store, crew, tmp_path, caplog
+):
+    grid = (("schedule", ("constant", "linear")), ("learning_rate", (0.5, 1.0)))
+    sweep = Sweep(small_spec(epochs=2), (0, 1, 2), (grid,))
+    killed: list[int] = []
+
+    def kill_one(candidate, run) -> None:
+        if not killed and (there := workers()):
+            killed.append(there[0])
+            os.kill(there[0], signal.SIGKILL)
+
+    with caplog.at_level(logging.WARNING, "dpviz.runs"):
+        Drive(sweep, store, crew, width=crew.width, on_end=kill_one).run()
+    found = result(store, sweep.id)
+    assert (found.done, found.failed) == (12, 0)
+    assert len(killed) == 1
+    assert "died (1 of 3)" in caplog.text
+
+    other = Store(tmp_path / "queue")
+    queue = BackgroundRunner(other, threads=1)
+    Drive(sweep, other, queue).run()
+    queue.close()
+    on_ray, in_queue = curves(store), curves(other)
+    assert len(in_queue) == 12
+    assert {key: on_ray[key] for key in in_queue} == in_queue
+
+
+def test_both_nodes_work_and_provenance_is_kept(store, crew):
+    assert crew.slots == 2
+    sweep = Sweep(small_spec(epochs=1), (0, 1, 2, 3), ((("learning_rate", (0.7,)),),))
+    Drive(sweep, store, crew, width=crew.width).run()
+    runs = [store.get(run.id) for row in result(store, sweep.id).rows for run in row.runs]
+    assert [run.status for run in runs] == ["done"] * 4
+    assert all(run.provenance.source == "dpviz" and run.provenance.threads == 1 for run in runs)
+    assert all(store.read_checkpoint(run.id) for run in runs)
+    assert len(crew._data) == 1  # read and put into the object store once
+
+
+def test_a_run_is_stopped_within_a_moment_and_resumed_from_where_it_was(store, crew, tmp_path):
+    spec = small_spec(epochs=40, learning_rate=0.9)
+    run_id = crew.start(spec)
+    deadline = time.monotonic() + 60
+    while not store.get(run_id).epochs and time.monotonic() < deadline:
+        time.sleep(0.05)
+    crew.stop(run_id)
+    assert crew.wait(run_id, 30)
+    stopped = store.get(run_id)
+    assert stopped.status == "stopped"
+    assert 1 <= len(stopped.epochs) < 40
+    ledger = Ledger(Phase(*phase) for phase in from_bytes(store.read_checkpoint(run_id))["trainer"]["spent"])
+    assert stopped.spent.steps == ledger.steps >= stopped.epochs[-1].step
+    assert stopped.spent.epsilon_sound == pytest.approx(epsilon(ledger, spec.delta).upper, rel=5e-3)
+    assert not stopped.spent.at_most
+    crew.resume(run_id)
+    assert crew.wait(run_id, 120)
+    run = store.get(run_id)
+    assert run.status == "done"
+    assert run.epochs[: len(stopped.epochs)] == stopped.epochs
+
+    other = Store(tmp_path / "queue")
+    queue = BackgroundRunner(other, threads=1)
+    queue.wait(queue.start(spec))
+    queue.close()
+    assert curves(store)[spec.key] == curves(other)[spec.key]
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_what_a_killed_worker_may_have_spent_is_charged_and_a_secure_run_pays_for_it_again(store, crew, secure):
+    run_id = crew.start(small_spec(epochs=60, learning_rate=0.8, secure=secure))
+    deadline = time.monotonic() + 60
+    while not (store.get(run_id).epochs and workers()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.kill(workers()[0], signal.SIGKILL)
+    assert crew.wait(run_id, 120)
+    run = store.get(run_id)
+    assert run.status == "done"
+    assert (len(run.spent.redone), run.spent.at_most) == ((1, True) if secure else (0, False))
+    assert (run.spent.epsilon_sound > run.epochs[-1].epsilon_sound) == secure
+
+
+def test_a_run_that_waits_is_stopped_at_once(store, crew):
+    first = [crew.start(small_spec(epochs=200, seed=seed)) for seed in range(2)]
+    deadline = time.monotonic() + 60
+    while not all(store.get(run_id).status == "running" for run_id in first) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    waiting = crew.start(small_spec(seed=9))
+    time.sleep(0.5)
+    assert store.get(waiting).status == "queued"
+    crew.stop(waiting)
+    assert crew.wait(waiting, 10)
+    assert store.get(waiting).status == "stopped"
+    for run_id in first:
+        crew.stop(run_id)
+    assert all(crew.wait(run_id, 30) for run_id in first)
+
+
+def test_a_run_whose_settings_fail_on_the_worker_fails_with_its_sentence(store, crew):
+    to_nothing = {"clip_norm_schedule": "linear", "knobs": (("clip_norm_schedule.final", 0.0),)}
+    run_id = crew.start(small_spec(**to_nothing))
+    assert crew.wait(run_id, 60)
+    run = store.get(run_id)
+    assert run.status == "failed"
+    assert run.error.startswith("clip_norm must stay above 0")
+
+
+def test_a_cluster_that_is_not_there_or_not_meant_is_refused_in_a_sentence():
+    with pytest.raises(InputError, match="rather than ray://"):
+        connect("ray://127.0.0.1:10001")
+
+
+def test_a_run_needs_a_gpu_where_there_is_one_and_else_its_threads():
+    assert needs("auto", 2, {"CPU": 8.0}) == {"num_cpus": 2}
+    assert needs("auto", 2, {"CPU": 8.0, "GPU": 4.0}) == {"num_gpus": 1, "num_cpus": 1}
+    assert needs("cpu", 2, {"CPU": 8.0, "GPU": 4.0}) == {"num_cpus": 2}
+    assert slots({"num_cpus": 2}, {"CPU": 9.0}) == 4
+    assert slots({"num_gpus": 1, "num_cpus": 1}, {"CPU": 64.0, "GPU": 8.0}) == 8
+    assert slots({"num_cpus": 2}, {}) == 1
+
+
+def test_the_cluster_is_the_one_asked_for_before_that_of_the_environment(monkeypatch):
+    monkeypatch.setenv("DPVIZ_RAY", "10.0.0.1:6379")
+    assert ray_address() == "10.0.0.1:6379"
+    assert ray_address("auto") == "auto"
+    assert ray_address("") == ""
+
+
+# --- the command line and the page ------------------------------------------------------------------------------------
+
+TEXT = """
+seeds = [0]
+[settings]
+model = "logistic"
+subset = 2000
+batch_size = 200
+epochs = 20
+[[grid]]
+learning_rate = [0.5, 2.0]
+"""
+
+
+def sweep_command(file: Path, folder: Path, *flags: str) -> subprocess.Popen[bytes]:
+    """The real command in a process of its own, with a store of its own and one thread a run."""
+    environment = os.environ | {"DPVIZ_RUNS": str(folder), "OMP_NUM_THREADS": "1", "DPVIZ_RAY": ""}
+    command = [sys.executable, "-m", "dpviz", "sweep", str(file), "--json", *flags]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=pipe, stderr=pipe)
+
+
+def test_the_command_line_gives_a_sweep_to_the_cluster_and_its_curves_are_those_of_the_queue(address, tmp_path):
+    file = tmp_path / "sweep.toml"
+    file.write_text(TEXT)
+    told, seen = {}, {}
+    for name, flags in {"ray": ("--ray", address), "queue": ()}.items():
+        process = sweep_command(file, tmp_path / name, *flags)
+        while process.poll() is None:
+            seen[name] = seen.get(name) or workers()
+            time.sleep(0.05)
+        out, err = process.communicate()
+        assert process.returncode == 0, err
+        told[name] = json.loads(out)
+    assert seen["ray"]
+    assert not seen["queue"]
+    assert (told["ray"]["runs"], told["ray"]["done"], told["ray"]["failed"]) == (2, 2, 0)
+    assert len(curves(Store(tmp_path / "ray"))) == 2
+    assert curves(Store(tmp_path / "ray")) == curves(Store(tmp_path / "queue"))
+    assert told["ray"]["winner"] == told["queue"]["winner"]
+    assert told["ray"]["selection"] == told["queue"]["selection"]
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "127.0.0.1:none", "127.0.0.1:99999999", "[::1]:1"])
+def test_an_address_where_nobody_answers_is_refused_at_once_in_a_sentence(address):
+    with pytest.raises(InputError, match="no Ray cluster could be joined"):
+        refuse_unless_answering(address)
+
+
+def test_the_command_line_says_in_one_line_that_there_is_no_cluster(tmp_path):
+    file = tmp_path / "sweep.toml"
+    file.write_text(TEXT)
+    process = sweep_command(file, tmp_path / "runs", "--ray", "127.0.0.1:1")
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (2, b"")
+    assert b"no Ray cluster could be joined at '127.0.0.1:1'" in err
+    assert err.count(b"\n") == 1
+
+
+def assert_as_in_the_queue(store: Store, other: Store) -> None:
+    """The store's one sweep, driven anew in a queue, gives the same curves."""
+    sweep = result(store, sweep_ids(store)[0]).sweep
+    queue = BackgroundRunner(other, threads=1)
+    Drive(sweep, other, queue).run()
+    queue.close()
+    assert len(curves(other)) == sweep.runs
+    assert curves(store) == curves(other)
+
+
+def test_a_page_gives_a_sweep_to_the_cluster_that_the_environment_names(address, crew, tmp_path, monkeypatch):
+    runs = tmp_path / "runs"
+    for name, value in {"DPVIZ_RUNS": str(runs), "DPVIZ_RAY": address, "OMP_NUM_THREADS": "1"}.items():
+        monkeypatch.setenv(name, value)
+    at = open_page(**{"sweep.keys": ["learning_rate"], "sweep.values.learning_rate": "0.5, 2"})
+    at.selectbox(key="train.model").set_value("logistic").run()
+    button(at, "Quick look").click().run()
+    button(at, "Launch sweep").click().run()
+    assert not at.exception
+    store = Store(runs)
+    drive = driven(store)[sweep_ids(store)[0]]
+    assert isinstance(drive.crew, ClusterRunner)
+    deadline = time.monotonic() + 120
+    while not result(store, drive.sweep.id).finished and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert drive.problem == ""
+    assert_as_in_the_queue(store, Store(tmp_path / "queue"))
+
+
+@pytest.mark.faults
+def test_a_server_joins_the_cluster_and_shows_its_sweep_in_a_browser(address, serve, new_page, tmp_path):
+    runs = tmp_path / "runs"
+    url = serve(ROOT / "app.py", {"DPVIZ_RUNS": str(runs), "OMP_NUM_THREADS": "1", "DPVIZ_RAY": address})
+    page = new_page(f"{url}/train", viewport={"width": 1500, "height": 1400})
+    fill_in_quick_logistic(page)
+    page.get_by_text("Sweep: many runs at once").click()
+    vary(page, "Learning rate")
+    type_values(page, "Learning rate", "0.5, 2")
+    expect(page.get_by_text("2 candidates, 2 runs.")).to_be_visible(timeout=WAIT)
+    page.get_by_role("button", name="Launch sweep").click()
+    deadline = time.monotonic() + 60
+    while not workers() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert workers()
+    expect(page.get_by_text("2 of 2 runs done")).to_be_visible(timeout=WAIT)
+    assert_as_in_the_queue(Store(runs), Store(tmp_path / "queue"))
