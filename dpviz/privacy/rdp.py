@@ -243,16 +243,16 @@ def least_epsilon(
 
 
 @lru_cache(maxsize=16)
-def rdp_table(sample_rate: float, rows: int = 225) -> dict[str, Any]:
+def rdp_table(sample_rate: float, rows: int = 209) -> dict[str, Any]:
     """What the browser interpolates: log RDP of one step over a log grid of sigmas, one column per order.
 
     JSON-ready: values are little-endian float32, rows x orders, in base64. Tables of one name are equal.
     """
     low, high = 0.1, 20.0
     # Epsilon is flat around its best order unless moments explode just above it, as they do for orders up to 24.
-    five, twelve, after = np.searchsorted(ORDERS, [5, 12, 25])
-    large = np.round(np.geomspace(64, 4000, 34))
-    orders = np.concatenate([ORDERS[:five], ORDERS[five:twelve:2], ORDERS[twelve:after], ORDERS[after + 1 :: 2], large])
+    eight, twelve, after = np.searchsorted(ORDERS, [8.05, 12, 25])
+    usual = (ORDERS[:eight], ORDERS[eight:twelve:2], ORDERS[twelve:after], ORDERS[after + 1 :: 2])
+    orders = np.concatenate([*usual, np.round(np.geomspace(64, 4000, 34))])
     moments = log_moments(orders, np.geomspace(low, high, rows), sample_rate)
     values = np.minimum(np.log(moments / (orders - 1)), 80.0)  # between rows there is no slope to infinity
     packed = base64.b64encode(values.astype("<f4").tobytes()).decode()

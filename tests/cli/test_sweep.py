@@ -61,7 +61,7 @@ def test_a_sweep_prints_rows_winner_and_price_and_again_only_what_it_has(file, s
     out, err = capsys.readouterr()
     assert err == ""
     assert "The winner is schedule=" in out
-    assert "All 4 runs together" in out
+    assert "All 4 runs composed" in out
     assert len(store.list().runs) == 4
 
 

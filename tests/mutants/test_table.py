@@ -16,4 +16,4 @@ def test_a_mutant_fits_in_one_place_and_is_still_a_program(mutant: Mutant) -> No
 
 
 def test_there_are_enough_of_them() -> None:
-    assert len(mutants()) >= 40
+    assert len(mutants()) >= 120

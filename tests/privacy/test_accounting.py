@@ -15,6 +15,7 @@ from dpviz.privacy import (
     ACCOUNTANTS,
     ADJACENCIES,
     SAMPLINGS,
+    Epsilon,
     InputError,
     Ledger,
     Phase,
@@ -29,6 +30,7 @@ from dpviz.privacy import (
     price_tags,
     steps_per_epoch,
 )
+from dpviz.privacy.calibrate import _meet
 from dpviz.privacy.gaussian import composed_mu, gaussian_epsilon, log_delta
 from dpviz.privacy.pld.composition import Composed, band, bound_curve, epsilon_at
 from dpviz.privacy.pld.grids import Shape, usual_moments
@@ -93,6 +95,7 @@ def test_without_amplification_the_closed_form_holds() -> None:
 def test_the_gaussian_solver_inverts_its_delta(mu: float, delta: float) -> None:
     found = gaussian_epsilon(mu, delta)
     assert found == 0 or log_delta(found, mu) == pytest.approx(math.log(delta), rel=1e-9)
+    assert log_delta(found, mu) <= math.log(delta), "rounding too is on the safe side"
 
 
 def test_replace_one_doubles_the_gaussian_shift() -> None:
@@ -229,11 +232,26 @@ def test_calibration_works_under_any_accountant(accountant: str, sampling: str) 
     assert 0.999 * 2 <= found.epsilon.upper <= 2
 
 
+def test_where_the_price_jumps_over_the_target_calibration_stays_on_the_cheap_side() -> None:
+    def cost(factor: float) -> Epsilon:
+        return Epsilon(0.0, 2.0 if factor < 1.3 else 0.5, DELTA, "pld")
+
+    factor, found = _meet(cost, target=1.0, tolerance=0.001, largest=1e6)
+    assert found.upper == cost(factor).upper == 0.5
+    assert factor == pytest.approx(1.3, rel=1e-9)
+
+
 def test_the_most_epochs_fit_and_one_more_does_not() -> None:
     schedule = Schedule.of("constant", sigma=1.1)
+
+    def cost(epochs: int) -> Epsilon:
+        return epsilon(epoch_phases(schedule.sigmas(epochs), 0.01), DELTA)
+
     epochs, found = most_epochs(schedule, 0.01, 3.0, DELTA)
-    assert found.upper <= 3.0
-    assert epsilon(Ledger(epoch_phases(schedule.sigmas(epochs + 1), 0.01)), DELTA).upper > 3.0
+    assert found == cost(epochs)
+    assert found.upper <= 3.0 < cost(epochs + 1).upper
+    inside = (cost(7).lower + cost(7).upper) / 2  # a band that holds the target is not within it
+    assert most_epochs(schedule, 0.01, inside, DELTA)[0] == 6
 
 
 def test_the_path_of_a_very_long_run_is_a_sound_staircase() -> None:

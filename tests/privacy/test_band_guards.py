@@ -4,6 +4,7 @@ Bounds must hold on every grid, also on one that is too narrow, too coarse or ti
 the measure: their steps go through the same code, and their epsilon has a closed form.
 """
 
+import dataclasses
 import math
 
 import numpy as np
@@ -24,7 +25,10 @@ from dpviz.privacy.pld.loss_grid import (
     Direction,
     Grid,
     GridTooLarge,
+    Masses,
     Steps,
+    Strip,
+    _lend,
     lower_cells,
     upper_cells,
 )
@@ -149,6 +153,24 @@ def test_cells_lie_on_their_side_of_the_true_loss(
                     )
 
 
+@pytest.mark.parametrize("doubt", [0.0, 0.01], ids=["exact", "doubtful"])
+def test_lending_between_cells_only_lowers_delta(doubt: float) -> None:
+    """Cells whose log ratios lie anywhere around their grid points, and whose excess is told too high by its doubt."""
+    rng, h, size = np.random.default_rng(1), 0.1, 12
+    strip, losses = Strip.of(np.array([size + 1])), h * (np.arange(size + 1) - size / 2)
+    asked = h * np.arange(-2, size) + losses[0]  # below the first cell too: it has no neighbour to be merged into
+    for number in range(500):
+        first = np.append(rng.dirichlet(np.ones(size)), 0.0)
+        second = first * np.exp(-losses - h * rng.uniform(-1, 1, size + 1))
+        doubts = doubt * first
+        told = Masses(first, second, first - second + doubts, doubts, np.zeros(size + 1))
+        mass = _lend(told, losses, strip, h)
+        assert (mass >= 0).all(), number
+        for at in asked:
+            truth = np.maximum(first - math.exp(at) * second, 0.0).sum()
+            assert (mass * -np.expm1(np.minimum(at - losses, 0.0))).sum() <= truth + 1e-13, number
+
+
 def compose_cells(bound: str, cells: Cells, grid: Grid, count: int) -> pld.Composed:
     (row,) = tilted_rows([cells], grid)
     tally = pld.Tally(grid)
@@ -211,6 +233,20 @@ def test_what_the_window_misses_is_counted_on_both_sides() -> None:
     assert composed.outside >= 0.2
 
 
+def test_what_may_have_wrapped_around_is_taken_off_the_lower_epsilon() -> None:
+    """As little of it as is allowed at all: 1/2,000 of delta, where 1/1,000 gives no lower bound."""
+    interval, losses = 0.01, 0.01 * np.arange(100)
+    discounted = pld._discounted(np.full(losses.size, 0.001), interval)
+    curve = np.cumsum(math.expm1(interval) * discounted[::-1])[::-1]
+    composed = pld.Composed(losses, curve, discounted, 0.0, 0.0, 0.0, 0.0, 1.0)
+    delta = float(curve[40])
+    outside = delta / 2000 / float(composed.scale(losses[40])) / pld._peak(1.0)
+    lower = epsilon_at(delta).lower
+    assert lower(composed) == pytest.approx(losses[40])
+    assert lower(dataclasses.replace(composed, outside=outside)) <= composed.epsilon(delta * (1 + 1 / 2001))
+    assert lower(dataclasses.replace(composed, outside=3 * outside)) == 0.0
+
+
 def test_every_direction_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """`remove` is the worst on every ledger that was tried, but nobody has proved that it always is."""
     ledger, delta = Ledger([Phase(0.6, 0.3, 20)]), 1e-6
@@ -258,3 +294,8 @@ def test_a_path_whose_bounds_contradict_each_other_keeps_its_upper_ends() -> Non
     assert (before, end) == (path[0], path[2])
     assert (between.lower, between.upper) == (0.0, 2.5)
     assert "contradict" in str(between.fallback)
+
+
+def test_a_path_never_falls_though_its_bounds_may() -> None:
+    path = [Epsilon(0.5, upper, 1e-5, "pld") for upper in (2.0, 1.0, 3.5, 3.0)]
+    assert [point.upper for point in _rising(path)] == [2.0, 2.0, 3.0, 3.0]

@@ -27,7 +27,11 @@ FULL = epsilon(Ledger(PHASES), 1e-5).upper
         ("dp-sgd", "dynamic", None, None),
         ("dp-sgd", "masked", None, FULL),
         ("sgd", "none", None, None),
+        ("sgd", "sample", None, None),
+        ("sgd", "dynamic", None, None),
+        ("sgd", "masked", None, None),
         ("screening", "none", FULL, FULL),
+        ("screening", "masked", FULL, FULL),
     ],
 )
 def test_what_each_method_claims_and_what_holds(method, curriculum, claimed, sound) -> None:

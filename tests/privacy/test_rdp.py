@@ -129,6 +129,7 @@ def test_replace_one_at_nearly_full_batches_nears_the_closed_form(sigma: float) 
     """As q -> 1: the moments of two Gaussians 2 apart, 4 a (a - 1) / (2 sigma^2)."""
     orders = np.array([1.1, 2.0, 4.0])
     closed = 2 * orders * (orders - 1) / sigma**2
+    np.testing.assert_allclose(log_moments(orders, np.array([sigma]), 1.0, "replace-one")[0], closed)
     for rest in (1e-6, 1e-9, 1e-12):
         nearly = log_moments(orders, np.array([sigma]), 1 - rest, "replace-one")[0]
         np.testing.assert_allclose(nearly, closed, rtol=1e3 * rest + 1e-11)
@@ -146,6 +147,7 @@ def test_replace_one_at_nearly_full_batches_nears_the_closed_form(sigma: float) 
         (63.0, 30.0, 0.99),
         (500.0, 300.0, 0.7),
         (200.0, 50.0, 1e-3),
+        (1.1, 0.1, 0.5),  # at little noise a part of its own lies around x = -1
     ],
 )
 def test_replace_one_equals_a_high_precision_integral(order: float, sigma: float, q: float) -> None:

@@ -62,7 +62,8 @@ def test_a_cached_run_is_read_by_the_same_code_as_a_persons_own(item, tmp_path):
     shutil.copytree(cached_runs_folder() / item.run.id, tmp_path / "own-run")
     store = Store(tmp_path)
     own = store.get("own-run")
-    assert dataclasses.replace(own, id=item.run.id) == item.run
+    # A person's own run that ended early may hold steps of one more epoch in its checkpoint; a cached one has none.
+    assert dataclasses.replace(own, id=item.run.id, written=None) == item.run
     (summary,) = store.list().runs
     assert summary.test_accuracy == own.epochs[-1].test_accuracy
     assert len(comparison_frame(runs=[own])) == len(own.epochs)

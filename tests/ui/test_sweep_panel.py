@@ -100,7 +100,7 @@ def test_a_finished_sweep_shows_its_winner_and_what_choosing_costs_and_can_be_fo
     at = open_page()
     texts = [markdown.value for markdown in at.markdown]
     assert any("Winner: learning" in text for text in texts)
-    assert any("All 4 runs together" in text and "not a guarantee" in text for text in texts)
+    assert any("All 4 runs composed" in text and "not a guarantee" in text for text in texts)
     assert not [one for one in at.button if one.label in ("Stop sweep", "Resume sweep")]
     button(at, "Forget").click().run()
     assert not at.exception
@@ -262,7 +262,7 @@ def test_a_sweep_of_two_by_two_is_launched_watched_to_its_end_and_folded(serve, 
     expect(page.get_by_text("4 candidates, 4 runs.")).to_be_visible(timeout=WAIT)
     page.get_by_role("button", name="Launch sweep").click()
     expect(page.get_by_text("4 of 4 runs done")).to_be_visible(timeout=WAIT)
-    expect(page.get_by_text("All 4 runs together")).to_be_visible(timeout=WAIT)
+    expect(page.get_by_text("All 4 runs composed")).to_be_visible(timeout=WAIT)
     expect(page.get_by_test_id("stDataFrame")).to_be_visible(timeout=WAIT)
     store = Store(runs)
     found = result(store, sweep_ids(store)[0])
@@ -285,7 +285,7 @@ def test_a_search_of_three_trials_is_launched_watched_to_its_end_and_its_front_i
     page.get_by_role("button", name="Launch sweep").click()
     expect(page.get_by_text("3 of 3 runs done")).to_be_visible(timeout=WAIT)
     expect(page.get_by_text("front: no other is better in both").first).to_be_visible(timeout=WAIT)
-    expect(page.get_by_text("All 3 runs together")).to_be_visible(timeout=WAIT)
+    expect(page.get_by_text("All 3 runs composed")).to_be_visible(timeout=WAIT)
     store = Store(runs)
     found = result(store, sweep_ids(store)[0])
     assert (found.done, found.failed) == (3, 0)

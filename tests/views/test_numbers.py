@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpviz.privacy import Epsilon
+from dpviz.privacy.rounding import delta_number
 from dpviz.views.numbers import delta_text, epsilon_kind, epsilon_number, epsilon_remark, epsilon_text, sigma_text
 
 
@@ -88,3 +89,9 @@ def test_no_noise_and_no_guarantee_have_words():
 def test_powers_of_ten_are_written_without_a_leading_zero():
     assert [delta_text(delta) for delta in (1e-5, 1e-10, 0.001, 1.7e-5)] == ["1e-5", "1e-10", "0.001", "1.7e-5"]
     assert sigma_text(4.789473) == "4.789"
+
+
+@given(st.floats(1e-300, 1.0))
+def test_a_written_delta_is_on_the_safe_side_of_the_number_by_less_than_a_thousandth(delta):
+    assert delta <= float(delta_number(delta)) <= 1.001 * delta
+    assert 0.999 * delta <= float(delta_number(delta, up=False)) <= delta

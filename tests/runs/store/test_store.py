@@ -14,6 +14,7 @@ import pytest
 
 from dpviz.privacy.registry import InputError
 from dpviz.runs.store import store as store_module
+from dpviz.runs.store.lock import Lock
 from dpviz.runs.store.run_files import read_summary
 from dpviz.runs.store.store import Store
 
@@ -245,6 +246,22 @@ def test_a_run_at_work_can_be_neither_deleted_nor_claimed_by_anyone_else(store, 
     with pytest.raises(InputError, match="another process works on this run"):
         other.claim(running)
     assert other.get(running).status == "running"
+
+
+def test_a_lock_that_was_deleted_while_waiting_for_it_is_worth_nothing(tmp_path, monkeypatch):
+    """Another run of that name has a lock of its own: with the old one two would work on it."""
+    path = tmp_path / "lock"
+    first = Lock(path)
+
+    def replace_lock(seconds: float) -> None:  # while the other one sleeps
+        path.unlink()
+        path.touch()
+        first.release()
+
+    monkeypatch.setattr("dpviz.runs.store.lock.time.sleep", replace_lock)
+    with pytest.raises(InputError, match="has just been deleted"):
+        Lock(path)
+    Lock(path).release()
 
 
 @pytest.mark.parametrize("status", ["queued", "running"])
