@@ -243,7 +243,7 @@ def least_epsilon(
 
 
 @lru_cache(maxsize=16)
-def rdp_table(sample_rate: float, rows: int = 209) -> dict[str, Any]:
+def rdp_table(sample_rate: float, rows: int = 225) -> dict[str, Any]:
     """What the browser interpolates: log RDP of one step over a log grid of sigmas, one column per order.
 
     JSON-ready: values are little-endian float32, rows x orders, in base64. Tables of one name are equal.
