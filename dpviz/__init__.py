@@ -1,3 +1,89 @@
-"""dpviz: the privacy-utility trade-off of differentially private training, at pointer speed."""
+"""dpviz: the privacy-utility trade-off of differentially private training, at pointer speed.
+
+    import dpviz
+    dpviz.epsilon([(1.1, 0.01, 2000)], delta=1e-5)   # noise 1.1, sample rate 0.01, 2,000 steps
+
+Names are imported on first use: `import dpviz` loads nothing else, prices need numpy and scipy, `load_runs` pandas,
+`train` and `sweep` torch. docs/api.md shows them at work.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dpviz.privacy import (
+        Epsilon,
+        Guarantee,
+        InputError,
+        Ledger,
+        Phase,
+        Schedule,
+        calibrate,
+        delta,
+        epoch_phases,
+        epsilon,
+        epsilon_path,
+        guarantee,
+        matching_constant,
+    )
+    from dpviz.privacy.rounding import epsilon_number
+    from dpviz.runs import Run
+    from dpviz.runs.api import sweep, train
+    from dpviz.runs.sweeps.spec import Sweep
+    from dpviz.training.spec import RunSpec
+    from dpviz.views.run_table import load_runs
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Epsilon",
+    "Guarantee",
+    "InputError",
+    "Ledger",
+    "Phase",
+    "Run",
+    "RunSpec",
+    "Schedule",
+    "Sweep",
+    "__version__",
+    "calibrate",
+    "delta",
+    "epoch_phases",
+    "epsilon",
+    "epsilon_number",
+    "epsilon_path",
+    "guarantee",
+    "load_runs",
+    "matching_constant",
+    "sweep",
+    "train",
+]
+
+# Where a name lives, if not in dpviz.privacy.
+_HOMES = {
+    "Run": "dpviz.runs",
+    "RunSpec": "dpviz.training.spec",
+    "Sweep": "dpviz.runs.sweeps.spec",
+    "epsilon_number": "dpviz.privacy.rounding",
+    "load_runs": "dpviz.views.run_table",
+    "sweep": "dpviz.runs.api",
+    "train": "dpviz.runs.api",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'dpviz' has no attribute {name!r}")
+    try:
+        value = getattr(import_module(_HOMES.get(name, "dpviz.privacy")), name)
+    except ModuleNotFoundError as error:
+        needed = f"dpviz.{name} needs {error.name}; install it with pip install 'dpviz[train]'"
+        raise ImportError(needed, name=error.name) from error
+    globals()[name] = value  # the next use does not come here
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

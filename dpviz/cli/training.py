@@ -19,7 +19,7 @@ from dpviz.cli.command import Command, Result, epsilon_text, table, whole
 from dpviz.privacy.registry import InputError
 from dpviz.privacy.schedules import CUSTOM
 from dpviz.runs.execution.runner import DEVICES, ForegroundRunner, with_seeds
-from dpviz.runs.settings import DEFAULT, change, parse
+from dpviz.runs.settings import DEFAULT, change, parse, with_listed_epochs
 from dpviz.runs.store.records import Progress, Run, Summary
 from dpviz.runs.store.store import MAX_TITLE, Store
 from dpviz.training.spec import EpochRecord, RunSpec
@@ -76,9 +76,7 @@ def _specs(args: argparse.Namespace) -> tuple[RunSpec, ...]:
         settings["epochs"] = args.epochs
     if args.seeds is not None and "seed" in settings:
         raise InputError("the seed is given twice, by --seeds and by --set")
-    if "epochs" not in settings and "," in str(settings.get("schedule", "")):
-        settings["epochs"] = str(settings["schedule"]).count(",") + 1
-    spec = change(start, settings)
+    spec = change(start, with_listed_epochs(settings))
     return with_seeds(spec, seeds_of(args.seeds)) if args.seeds is not None else (spec,)
 
 

@@ -123,6 +123,11 @@ class Epsilon:
         """Whether the two ends tell different stories. A one-sided bound is no band."""
         return self.lower > 0 and self.upper - self.lower > max(0.03 * self.upper, 0.005)
 
+    def _repr_html_(self) -> str:
+        from dpviz.privacy.notebook import epsilon_html
+
+        return epsilon_html(self)
+
 
 @dataclass(frozen=True)
 class Delta:
@@ -161,3 +166,8 @@ class Guarantee:
     sampling: str
     assumptions: tuple[str, ...]
     not_covered: tuple[str, ...]
+
+    def _repr_html_(self) -> str:
+        from dpviz.privacy.notebook import guarantee_html
+
+        return guarantee_html(self)

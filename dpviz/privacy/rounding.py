@@ -5,6 +5,11 @@ from __future__ import annotations
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
+from dpviz.privacy.records import Epsilon
+
+ACCOUNTANT_KINDS = {"pld": "certified", "rdp": "RDP upper bound", "rdp-classic": "RDP upper bound", "pure": "exact"}
+NARROW = 1e-6  # a band as narrow as this, relative to its value, is an exact number
+
 
 def epsilon_number(epsilon: float, *, digits: int = 3, up: bool = True) -> str:
     """`digits` after the point, fewer for large epsilons; tiny ones keep two significant digits; 0 is 0.
@@ -33,3 +38,32 @@ def delta_number(delta: float, *, up: bool = True) -> str:
     context = Context(prec=4, rounding=ROUND_CEILING if up else ROUND_FLOOR)
     mantissa, _, power = f"{float(context.create_decimal(repr(float(delta)))):g}".partition("e")
     return f"{mantissa}e{int(power)}" if power else mantissa
+
+
+def epsilon_text(epsilon: Epsilon | None) -> str:
+    """A band such as 1.003–1.006, rounded outwards so that it holds; `≤ 1.400` if one-sided; `none` without one."""
+    if epsilon is None:
+        return "none"
+    if epsilon.upper - epsilon.lower <= NARROW * epsilon.upper or math.isinf(epsilon.lower):
+        return epsilon_number(epsilon.upper)
+    upper = epsilon_number(epsilon.upper)
+    if epsilon.lower == 0:
+        return f"≤ {upper}"
+    lower = epsilon_number(epsilon.lower, up=False)
+    return upper if lower == upper else f"{lower}–{upper}"
+
+
+def epsilon_kind(epsilon: Epsilon) -> str:
+    """What kind of number it is: `certified`, `certified, wide`, or what stands in for a certified band."""
+    if epsilon.fallback:
+        return epsilon.fallback.partition(", because")[0]
+    kind = ACCOUNTANT_KINDS.get(epsilon.accountant, epsilon.accountant)
+    return f"{kind}, wide" if epsilon.wide else kind
+
+
+def epsilon_remark(epsilon: Epsilon) -> str:
+    """What a person must know besides the number; empty for a narrow certified band."""
+    kind = epsilon_kind(epsilon)
+    if epsilon.wide:
+        return f"{epsilon.fallback or kind}: the true value may lie well below the upper end"
+    return epsilon.fallback or ("" if kind in ("certified", "exact") else kind)

@@ -170,6 +170,11 @@ class Schedule:
             return cls.custom(rest["sigmas"])
         return cls.of(data["name"], **rest)
 
+    def _repr_html_(self) -> str:
+        from dpviz.privacy.notebook import schedule_html
+
+        return schedule_html(self)
+
 
 def check_epochs(epochs: Any) -> int:
     if not (isinstance(epochs, int) and not isinstance(epochs, bool) and 1 <= epochs <= MAX_EPOCHS):

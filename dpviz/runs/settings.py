@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpviz.privacy.records import MAX_EPOCHS
@@ -61,12 +61,38 @@ def change(spec: RunSpec, settings: Mapping[str, Any]) -> RunSpec:
     return dataclasses.replace(changed, recipe=spec.recipe if _same_recipe(spec, changed) else "")
 
 
-def change_schedule(schedule: Schedule, name: str | None, knobs: Mapping[str, Any]) -> Schedule:
-    """A schedule by name, or as a list such as 5,4,3; without a name the old one with some knobs changed."""
-    if name is not None and name[:1] in set("0123456789."):
+def with_listed_epochs(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings; where they list a schedule's sigmas and say no epochs, there are as many epochs as sigmas.
+
+    One sigma alone may be meant as constant noise, so it does not decide that there is a single epoch.
+    """
+    sigmas = listed_sigmas(settings.get("schedule")) or ()
+    return {"epochs": len(sigmas), **settings} if len(sigmas) > 1 else dict(settings)
+
+
+def listed_sigmas(schedule: Any) -> Sequence[Any] | None:
+    """The sigmas of a schedule that is given as a list, be it the text 5,4,3; None if it is not a list."""
+    if isinstance(schedule, str):
+        return schedule.split(",") if schedule[:1] in set("0123456789.") else None
+    if isinstance(schedule, Schedule):
+        return schedule.values if schedule.name == CUSTOM else None
+    if schedule is None:
+        return None
+    try:
+        return list(schedule)
+    except TypeError:
+        raise InputError(f"schedule must be a name, a list of sigmas or a Schedule, got {schedule!r}") from None
+
+
+def change_schedule(schedule: Schedule, name: Any, knobs: Mapping[str, Any]) -> Schedule:
+    """A schedule by name, as a list such as 5,4,3, or as it is; without any the old one with some knobs changed."""
+    sigmas = listed_sigmas(name)
+    if sigmas is not None:
         if knobs:
             raise InputError("a list of sigmas has no knobs; give either schedule=5,4,3 or a named schedule's knobs")
-        return Schedule.custom(name.split(","))
+        return Schedule.custom(sigmas)
+    if isinstance(name, Schedule):
+        return change_schedule(name, None, knobs)
     if name is None and not knobs:
         return schedule
     if schedule.name == CUSTOM and name is None:

@@ -1,6 +1,5 @@
 """How names from the privacy tables are written on screen."""
 
 ACCOUNTANT_TITLES = {"pld": "PLD (tight)", "rdp": "RDP, improved", "rdp-classic": "RDP, classic"}
-ACCOUNTANT_KINDS = {"pld": "certified", "rdp": "RDP upper bound", "rdp-classic": "RDP upper bound", "pure": "exact"}
 ADJACENCY_TITLES = {"add-remove": "Add or remove one", "zero-out": "Zero out one", "replace-one": "Replace one"}
 SAMPLING_TITLES = {"poisson": "Poisson", "fixed-order": "Fixed order", "shuffled": "Shuffled"}

@@ -103,6 +103,11 @@ class Run:
             "not_covered": NOT_COVERED,
         }
 
+    def _repr_html_(self) -> str:
+        from dpviz.runs.notebook import run_html
+
+        return run_html(self)
+
 
 NOT_COVERED = (
     "Train loss, train accuracy and diagnostics are computed from the training data and are not covered by epsilon; "

@@ -253,6 +253,11 @@ def read_toml(text: str) -> Sweep:
     except tomllib.TOMLDecodeError as error:
         hint = 'settings with a dot are written in quotes, "schedule.start" = 5'
         raise InputError(f"the sweep is not valid TOML: {error}; {hint}") from None
+    return sweep_of(data)
+
+
+def sweep_of(data: Mapping[str, Any]) -> Sweep:
+    """The sweep in a mapping with the keys of a sweep's file, every combination checked."""
     for key in data:
         if key not in TOML_KEYS:
             raise InputError(f"a sweep has no {key!r}; it has {', '.join(TOML_KEYS)}")

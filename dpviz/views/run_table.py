@@ -1,0 +1,101 @@
+"""Every run as one pandas frame: `dpviz.load_runs`. Needs pandas and nothing that draws."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from dpviz.papers import TITLES
+from dpviz.privacy.registry import InputError
+from dpviz.runs import Run, Store, cached_runs
+from dpviz.training.spec import EpochRecord
+
+SETTINGS = (
+    "method",
+    "dataset",
+    "model",
+    "loss",
+    "optimizer",
+    "curriculum",
+    "batch_size",
+    "learning_rate",
+    "clip_norm",
+    "delta",
+    "secure",
+    "seed",
+)
+PROGRESS = ("epoch", "step", "noise_multiplier", "test_accuracy", "test_loss")
+EPSILONS = ("epsilon_claimed", "epsilon_sound")
+COLUMNS = (
+    *("run", "title", "source", "paper", "experiment", "status", "epochs", "examples", "schedule"),
+    *SETTINGS,
+    *PROGRESS,
+    *EPSILONS,
+    *("spent_claimed", "spent_sound", "at_most", "seconds"),
+)
+
+
+def load_runs(folder: Path | str | None = None, *, cached: bool = True) -> pd.DataFrame:
+    """One row per epoch of every run: your own (`source` "own") and the papers' full-length ones ("cached").
+
+    `folder` is a store's, by default the one that `dpviz runs list` shows. Accuracies are fractions. Epsilons are
+    upper bounds, NaN where there is no guarantee, and add up over the epochs; `spent_claimed` and `spent_sound` are the
+    whole run's, which may have ended within an epoch (`at_most`: it is not on record how far it came). A run without a
+    whole epoch has no row. What cannot be read is skipped with a warning.
+    """
+    rows = [row for run in _own(Store(folder)) for row in _rows(run, "own", run.spec.recipe)]
+    if cached:
+        listing = cached_runs()
+        _warn(listing.warnings)
+        rows += [row for item in listing.runs for row in _rows(item.run, "cached", f"{item.paper}/{item.experiment}")]
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def _own(store: Store) -> Iterator[Run]:
+    listing = store.list()
+    _warn(listing.warnings)
+    for summary in listing.runs:
+        try:
+            yield store.get(summary.id)
+        except InputError as error:
+            _warn((f"skipped: {error}",))
+
+
+def _warn(sentences: tuple[str, ...]) -> None:
+    for sentence in sentences:
+        warnings.warn(sentence, stacklevel=3)
+
+
+def _rows(run: Run, source: str, recipe: str) -> Iterator[dict[str, Any]]:
+    paper, _, experiment = recipe.partition("/")
+    spec, spent = run.spec, run.spent
+    about = {
+        "run": run.id,
+        "title": run.title or TITLES.get(recipe, ""),
+        "source": source,
+        "paper": paper,
+        "experiment": experiment,
+        "status": run.status,
+        "epochs": spec.epochs,
+        "examples": spec.size,
+        "schedule": spec.schedule.name,
+        **{name: getattr(spec, name) for name in SETTINGS},
+        "spent_claimed": _number(spent.epsilon_claimed if spent else None),
+        "spent_sound": _number(spent.epsilon_sound if spent else None),
+        "at_most": spent is not None and spent.at_most,
+    }
+    return (about | _epoch(record) for record in run.epochs)
+
+
+def _epoch(record: EpochRecord) -> dict[str, Any]:
+    numbers = {name: getattr(record, name) for name in (*PROGRESS, "seconds")}
+    return numbers | {name: _number(getattr(record, name)) for name in EPSILONS}
+
+
+def _number(epsilon: float | None) -> float:
+    return math.nan if epsilon is None else epsilon
