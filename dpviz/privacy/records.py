@@ -161,3 +161,8 @@ class Guarantee:
     sampling: str
     assumptions: tuple[str, ...]
     not_covered: tuple[str, ...]
+
+    @property
+    def uppers(self) -> tuple[float | None, float | None]:
+        """(claimed, sound) upper epsilon; None: there is none."""
+        return self.claimed.upper if self.claimed else None, self.sound.upper if self.sound else None
