@@ -18,11 +18,11 @@ from dpviz.runs.store.records import Progress
 from dpviz.runs.store.spending import Spending
 from dpviz.training.spec import CHOICES, DATASETS, MODELS
 from dpviz.ui.common.runs import plain
-from dpviz.ui.train.run_form import expected_guarantee, fitting_models, parse_seeds, recipe_of
+from dpviz.ui.train.run_form import fitting_models, parse_seeds, recipe_of
 from dpviz.ui.train.run_panel import known, share_done
 from dpviz.views.numbers import epsilon_number
 from tests.ui.conftest import ROOT, start_server, stop_server
-from tests.views.made_runs import keep, made_run, made_spec
+from tests.views.made_runs import keep, made_run
 
 # --- small parts ------------------------------------------------------------------------------------------------------
 
@@ -50,12 +50,6 @@ def test_settings_are_a_recipes_until_something_but_seed_or_length_changes():
     assert recipe_of(type(spec)(**{**vars(spec), "seed": 5, "epochs": 3}), name) == name
     assert recipe_of(type(spec)(**{**vars(spec), "learning_rate": 0.2}), name) == ""
     assert recipe_of(type(spec)(**{**vars(spec), "schedule": Schedule.of("constant")}), name) == ""
-
-
-def test_the_expected_epsilon_is_the_one_that_a_run_will_record():
-    assert expected_guarantee(made_spec()).sound.upper > 0
-    assert expected_guarantee(made_spec(method="sgd")).sound is None
-    assert expected_guarantee(made_spec(curriculum="sample")).sound is None
 
 
 def test_a_title_is_shown_as_typed_and_never_as_markup():

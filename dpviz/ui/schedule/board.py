@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -147,7 +147,7 @@ def fit(it: Board) -> None:
     settings = read_settings()
     if settings.target is None:
         raise InputError("there is no target; type one under Target ε first")
-    found = calibrate(it.sigmas, settings.sample_rate, settings.target, settings.delta, **settings.assumptions)
+    found = calibrate(it.sigmas, settings.sample_rate, settings.target, settings.delta, settings.assumptions)
     it.editor.push([rounded_up(sigma) for sigma in found.sigmas])
     achieved = settings.price(it.sigmas)
     share = achieved.upper / settings.target
@@ -160,7 +160,7 @@ def fit(it: Board) -> None:
 def match(it: Board) -> None:
     """Pin the constant that costs the same."""
     settings = read_settings()
-    found = matching_constant(it.sigmas, settings.sample_rate, settings.delta, **settings.assumptions)
+    found = matching_constant(it.sigmas, settings.sample_rate, settings.delta, settings.assumptions)
     constant = rounded_up(found.sigmas[0])
     curve = Curve(f"constant {constant:g}", (constant,) * len(it.sigmas))
     known = any(pin.name == curve.name for pin in it.pins)
@@ -239,7 +239,7 @@ def as_json(it: Board, settings: Settings) -> dict[str, Any]:
         "batch_size": settings.batch_size,
         "epochs": settings.epochs,
         "delta": settings.delta,
-        **settings.assumptions,
+        **asdict(settings.assumptions),
         "epsilon": {
             **{name: "infinity" if math.isinf(end) else end for name, end in ends.items()},
             "wide": cost.wide,

@@ -1,4 +1,4 @@
-"""The form of a new run: every table as a choice with its knobs, the numbers, and what the run will cost.
+"""The form of a new run: every table as a choice with its knobs, and the numbers.
 
 Its values live in the session under `train.<field>`, so that a recipe, another run or the Schedule page can fill it in.
 """
@@ -8,13 +8,12 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 import streamlit as st
 
 from dpviz.papers import RECIPES
-from dpviz.privacy import SCHEDULES, Guarantee, InputError, Schedule, epoch_phases, guarantee
+from dpviz.privacy import SCHEDULES, InputError, Schedule
 from dpviz.privacy.registry import Entry, Knob
 from dpviz.privacy.schedules import CUSTOM
 from dpviz.runs.settings import DEFAULT, LABELS
@@ -268,18 +267,3 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     if len(words) > MOST_SEEDS:
         raise InputError(f"at most {MOST_SEEDS} seeds at a time, got {len(words)}")
     return tuple(int(word) for word in words)
-
-
-# --- what it will cost
-
-
-def expected_guarantee(spec: RunSpec) -> Guarantee:
-    """The claimed and the sound epsilon of a run before it starts; remembered, since a page asks on every rerun."""
-    return _guarantee(spec.method, spec.curriculum, spec.schedule, spec.epochs, spec.sample_rate, spec.delta)
-
-
-@lru_cache(maxsize=512)
-def _guarantee(
-    method: str, curriculum: str, schedule: Schedule, epochs: int, sample_rate: float, delta: float
-) -> Guarantee:
-    return guarantee(method, curriculum, epoch_phases(schedule.sigmas(epochs), sample_rate), delta)
