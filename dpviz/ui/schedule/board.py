@@ -17,6 +17,7 @@ from dpviz.privacy import SCHEDULES, InputError, Schedule, calibrate, matching_c
 from dpviz.privacy.schedules import parse_csv
 from dpviz.training.limits import refuse_if_read_only
 from dpviz.training.local.parsing import check_size
+from dpviz.ui.common.handover import ScheduleHandover
 from dpviz.ui.common.knobs import entry_title, knob_values
 from dpviz.ui.schedule.editor import Curve, EditorState
 from dpviz.ui.schedule.settings import OWN_DATA, Settings, read_settings, session_key, write_settings
@@ -217,15 +218,17 @@ def share(it: Board) -> None:
 # --- out of the page
 
 
-def handoff(it: Board, settings: Settings) -> dict[str, Any]:
-    """What the Train page needs to fill in its form."""
-    return {
-        "schedule": Schedule.custom(it.sigmas).to_json(),
-        "epochs": len(it.sigmas),
-        "batch_size": settings.batch_size,
-        "dataset": settings.dataset,
-        "delta": settings.delta,
-    }
+def handover(it: Board, settings: Settings) -> ScheduleHandover:
+    """What the Train page needs to fill in its form, and to say what it changes."""
+    return ScheduleHandover(
+        Schedule.custom(it.sigmas),
+        len(it.sigmas),
+        settings.dataset,
+        settings.dataset_size,
+        settings.batch_size,
+        settings.delta,
+        settings.assumptions,
+    )
 
 
 def as_json(it: Board, settings: Settings) -> dict[str, Any]:

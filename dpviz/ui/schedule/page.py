@@ -12,8 +12,8 @@ from dpviz.privacy.schedules import CUSTOM
 from dpviz.training.limits import read_only
 from dpviz.training.pricing import steps_guarantee
 from dpviz.ui.common.cards import guarantee_card, input_error
+from dpviz.ui.common.handover import PLAIN, hand_over
 from dpviz.ui.common.knobs import choose, knob_inputs
-from dpviz.ui.common.navigation import HANDOFF
 from dpviz.ui.schedule import board as drawing
 from dpviz.ui.schedule.board import PRESET, Board, act, board
 from dpviz.ui.schedule.editor import Certified, Curve, schedule_editor
@@ -134,7 +134,7 @@ def _buttons(it: Board, settings: Settings) -> None:
             help="Choose one of the datasets to train on." if own else "Go to Train with everything filled in.",
         )
     if train:
-        st.session_state[HANDOFF] = drawing.handoff(it, settings)
+        hand_over(drawing.handover(it, settings))
         st.switch_page("pages/train.py")
 
 
@@ -170,7 +170,7 @@ def _details(it: Board, settings: Settings) -> None:
 
 def _guarantee(it: Board, settings: Settings) -> None:
     phases = settings.phases(it.sigmas)
-    guarantee_card(steps_guarantee("dp-sgd", "none", phases, settings.delta, settings.assumptions))
+    guarantee_card(steps_guarantee(*PLAIN, phases, settings.delta, settings.assumptions))
 
 
 def _price_tags(it: Board, settings: Settings) -> None:
