@@ -58,6 +58,7 @@ def test_a_module_imports_its_own_layer_or_one_to_the_left(path: Path) -> None:
     [
         ("dpviz.privacy", ("torch", "streamlit", "pandas", "opacus")),
         ("dpviz.training.spec", ("torch", "streamlit", "pandas")),
+        ("dpviz.training.pricing", ("torch", "streamlit", "pandas")),
         ("dpviz.papers", ("torch", "streamlit", "pandas")),
         ("dpviz.runs", ("torch", "streamlit", "pandas", "ray", "optuna")),
         ("dpviz.cli", ("torch", "streamlit", "pandas", "ray", "optuna")),
@@ -67,3 +68,54 @@ def test_a_light_import_stays_light(module: str, banned: tuple[str, ...]) -> Non
     code = f"import sys, {module}; print([name for name in {banned!r} if name in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+# What prices a method's steps -> the only module beside dpviz/privacy that may ask it; everybody else asks that module.
+ONE_ASKER = {
+    "guarantee": "dpviz/training/pricing.py",
+    "guarantee_path": "dpviz/training/pricing.py",
+}
+
+
+def callers(name: str, sources: dict[str, str]) -> list[str]:
+    """The modules that import a function of dpviz.privacy by name, or call it as a module's attribute."""
+    found = set()
+    for path, text in sources.items():
+        for node in ast.walk(ast.parse(text)):
+            imported = isinstance(node, ast.ImportFrom) and (node.module or "").startswith("dpviz.privacy")
+            if imported and name in (alias.name for alias in node.names):
+                found.add(path)
+            called = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == name
+            if called and ast.unparse(node.func.value).split(".")[-1] in ("privacy", "guarantees"):
+                found.add(path)
+    return sorted(found)
+
+
+def texts() -> dict[str, str]:
+    paths = [*SOURCES, *sorted((ROOT / "benchmarks").glob("*.py"))]
+    named = {str(path.relative_to(ROOT)): path.read_text() for path in paths}
+    return {path: text for path, text in named.items() if not path.startswith("dpviz/privacy/")}
+
+
+@pytest.mark.parametrize("name", ONE_ASKER)
+def test_a_methods_steps_are_priced_in_one_place(name: str) -> None:
+    assert callers(name, texts()) == [ONE_ASKER[name]]
+
+
+def test_a_second_place_would_be_found() -> None:
+    for second in (
+        "from dpviz.privacy import epsilon, guarantee",
+        "from dpviz.privacy.guarantees import guarantee",
+        "import dpviz.privacy\ndpviz.privacy.guarantee('dp-sgd', 'none', (), 1e-5)",
+        "from dpviz.privacy import guarantees\nguarantees.guarantee('dp-sgd', 'none', (), 1e-5)",
+    ):
+        assert callers("guarantee", {"second.py": second}) == ["second.py"]
+
+
+def test_a_specs_phases_are_made_in_one_place() -> None:
+    made = set()
+    for path, text in texts().items():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("epoch_phases"):
+                made |= {path} if ".schedule.sigmas(" in ast.unparse(node) else set()
+    assert made == {"dpviz/training/spec.py"}

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import math
+from dataclasses import replace
 from typing import Any
 
 from dpviz.cli.command import Command, Result, epsilon_text, number, table
 from dpviz.cli.ledger_flags import add_ledger_arguments, plan_of
-from dpviz.privacy.accountants import ACCOUNTANTS, ADJACENCIES, SAMPLINGS, delta, epsilon, epsilon_path, price_tags
+from dpviz.privacy.accountants import delta, epsilon, epsilon_path, price_tags
+from dpviz.privacy.assumptions import ACCOUNTANTS, ADJACENCIES, SAMPLINGS
 from dpviz.privacy.calibrate import TOLERANCE, calibrate, matching_constant, most_epochs
 from dpviz.privacy.records import Epsilon
 from dpviz.privacy.registry import InputError
@@ -52,9 +54,10 @@ def _remark(found: Epsilon) -> str:
 
 def _epsilon(args: argparse.Namespace) -> Result:
     plan = plan_of(args)
+    assumptions = plan.assumptions
     sigmas = plan.schedule.sigmas(plan.epochs).tolist()
     phases = plan.phases(sigmas)
-    found = {name: epsilon(phases, args.delta, accountant=name, **plan.options) for name in ACCOUNTANTS}
+    found = {name: epsilon(phases, args.delta, replace(assumptions, accountant=name)) for name in ACCOUNTANTS}
     pld = found["pld"]
     data: dict[str, Any] = {
         "rdp": {"classic": found["rdp-classic"].upper, "improved": found["rdp"].upper},
@@ -69,25 +72,25 @@ def _epsilon(args: argparse.Namespace) -> Result:
         ("RDP, improved", epsilon_text(found["rdp"].upper), "upper bound"),
         ("RDP, classic", epsilon_text(found["rdp-classic"].upper), "upper bound"),
     ]
-    if plan.sampling != "poisson":
-        claimed = epsilon(phases, args.delta, adjacency=plan.adjacency)
+    if assumptions.sampling != "poisson":
+        claimed = epsilon(phases, args.delta, replace(assumptions, sampling="poisson"))
         data["not_a_guarantee"] = {"poisson": _band(claimed)}
         rows.append(("PLD as if Poisson", epsilon_text(claimed.upper), "not a guarantee"))
     parts = [
         table(("accountant", "epsilon", ""), rows),
-        f"delta {args.delta:g}; {plan.adjacency}: {ADJACENCIES[plan.adjacency].help};\n"
-        f"{SAMPLINGS[plan.sampling].help};\n{plan.words(plan.epochs)}",
+        f"delta {args.delta:g}; {assumptions.adjacency}: {ADJACENCIES[assumptions.adjacency].help};\n"
+        f"{SAMPLINGS[assumptions.sampling].help};\n{plan.words(plan.epochs)}",
     ]
     if args.at_epsilon is not None:
-        at = delta(phases, args.at_epsilon, **plan.options)
+        at = delta(phases, args.at_epsilon, assumptions)
         data["delta_at"] = {"epsilon": at.epsilon, "lower": at.lower, "upper": at.upper, "fallback": at.fallback}
         ends = f"true value in [{delta_number(at.lower, up=False)}, {delta_number(at.upper)}]"
         parts.append(
             f"at epsilon {args.at_epsilon:g}: delta {delta_number(at.upper)}, {at.fallback or 'certified'}, {ends}"
         )
     if args.path:
-        path = epsilon_path(phases, args.delta, **plan.options)
-        shares = price_tags(phases, args.delta, **plan.options).tolist()
+        path = epsilon_path(phases, args.delta, assumptions)
+        shares = price_tags(phases, args.delta, assumptions).tolist()
         data |= {"path": [_band(point) for point in path], "shares": shares}
         lines = [
             (epoch, sigma, _interval(point), f"{100 * share:.1f} %")
@@ -100,7 +103,7 @@ def _epsilon(args: argparse.Namespace) -> Result:
 def _calibrate(args: argparse.Namespace) -> Result:
     plan, target = plan_of(args), _target(args)
     tolerance = TOLERANCE if args.tolerance is None else args.tolerance
-    options: dict[str, Any] = {"accountant": args.accountant, "steps": plan.chosen_steps, **plan.options}
+    options: dict[str, Any] = {"assumptions": plan.assumptions, "steps": plan.chosen_steps}
     factor = 1.0
     if args.solve == "epochs":
         most, achieved = most_epochs(plan.schedule, plan.sample_rate, target, args.delta, **options)
@@ -131,7 +134,7 @@ def _calibrate(args: argparse.Namespace) -> Result:
         ("factor", f"{factor:.6g}"),
         ("sigmas", ", ".join(f"{sigma:.6g}" for sigma in sigmas[:12]) + (" ..." if len(sigmas) > 12 else "")),
         ("training", plan.words(len(sigmas))),
-        ("neighbours", f"{plan.adjacency}: {ADJACENCIES[plan.adjacency].help}"),
+        ("neighbours", f"{plan.assumptions.adjacency}: {ADJACENCIES[plan.assumptions.adjacency].help}"),
     ]
     return data, table(("", ""), rows).lstrip()
 

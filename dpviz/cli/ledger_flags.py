@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dpviz.cli.command import number, whole
-from dpviz.privacy.accountants import ADJACENCIES, SAMPLINGS, adjacency_of
+from dpviz.privacy.assumptions import ADJACENCIES, SAMPLINGS, Assumptions
 from dpviz.privacy.calibrate import check_steps
 from dpviz.privacy.records import ROUNDINGS, Phase, epoch_phases, steps_per_epoch
 from dpviz.privacy.registry import InputError
@@ -63,12 +63,7 @@ class Plan:
     sample_rate: float
     steps: int
     rule: str | int | None
-    adjacency: str
-    sampling: str
-
-    @property
-    def options(self) -> dict[str, str]:
-        return {"adjacency": self.adjacency, "sampling": self.sampling}
+    assumptions: Assumptions
 
     @property
     def chosen_steps(self) -> int | None:
@@ -86,7 +81,8 @@ class Plan:
             "steps": epochs * self.steps,
             "steps_per_epoch": None if self.rule is None else {"taken": self.steps, "rule": self.rule, **roundings},
             "sample_rate": self.sample_rate,
-            **self.options,
+            "adjacency": self.assumptions.adjacency,
+            "sampling": self.assumptions.sampling,
         }
 
     def words(self, epochs: int) -> str:
@@ -108,12 +104,13 @@ def plan_of(args: argparse.Namespace) -> Plan:
     """The plan that the flags describe; flags that contradict each other are refused."""
     schedule = schedule_of(args)
     rate = sample_rate_of(args)
-    adjacency = adjacency_of(args.sampling, args.adjacency)
+    accountant = getattr(args, "accountant", "pld")  # `epsilon` has no such flag: it asks them all
+    assumptions = Assumptions(accountant, args.adjacency, args.sampling)
     if args.steps is not None:
-        return Plan(schedule, 1, rate, _all_steps(args, schedule), None, adjacency, args.sampling)
+        return Plan(schedule, 1, rate, _all_steps(args, schedule), None, assumptions)
     rule = "round" if args.steps_per_epoch is None else args.steps_per_epoch
     steps = steps_per_epoch(rate, rule) if isinstance(rule, str) else _at_least_one("steps_per_epoch", rule)
-    plan = Plan(schedule, epochs_of(args, schedule), rate, steps, rule, adjacency, args.sampling)
+    plan = Plan(schedule, epochs_of(args, schedule), rate, steps, rule, assumptions)
     check_steps(plan.chosen_steps, args.sampling)
     return plan
 

@@ -1,15 +1,13 @@
 """What happened and what it costs. numpy and scipy only: no files, no clock, no torch."""
 
-from dpviz.privacy.accountants import (
+from dpviz.privacy.accountants import delta, epsilon, epsilon_path, price_tags
+from dpviz.privacy.assumptions import (
     ACCOUNTANTS,
     ADJACENCIES,
     SAMPLINGS,
+    Assumptions,
     adjacency_of,
-    delta,
-    epsilon,
-    epsilon_path,
     nearest_adjacency,
-    price_tags,
 )
 from dpviz.privacy.calibrate import Calibration, calibrate, matching_constant, most_epochs
 from dpviz.privacy.guarantees import guarantee, guarantee_path, prestige_guarantee, selection_cost
@@ -24,6 +22,7 @@ __all__ = [
     "ADJACENCIES",
     "SAMPLINGS",
     "SCHEDULES",
+    "Assumptions",
     "Calibration",
     "Delta",
     "Epsilon",

@@ -1,4 +1,7 @@
-"""ACCOUNTANTS, and the questions they answer: epsilon, its path, delta, and what each epoch costs."""
+"""The questions that accountants answer: epsilon, its path, delta, and what each epoch costs.
+
+Each takes its assumptions as a record, or by name: epsilon(ledger, 1e-5, accountant="rdp").
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,11 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from functools import partial
+from typing import Unpack
 
 import numpy as np
 
+from dpviz.privacy.assumptions import Assumptions, Named, assumed
 from dpviz.privacy.gaussian import composed_mu, gaussian_epsilon, log_delta, visits
 from dpviz.privacy.pld.composition import Band, band, band_path, delta_band
 from dpviz.privacy.pld.loss_grid import GridTooLarge, NoBand
@@ -23,41 +28,7 @@ from dpviz.privacy.rdp import (
     phase_rdp,
 )
 from dpviz.privacy.records import Delta, Epsilon, Ledger, Phase, Phases, as_phases, check_delta, check_epsilon
-from dpviz.privacy.registry import InputError, Table
 
-ACCOUNTANTS = Table("accountant")
-ACCOUNTANTS.add("pld", "Privacy-loss distribution: a certified band around the true epsilon.")
-ACCOUNTANTS.add("rdp", "Renyi moments with the improved conversion (Balle et al. 2020): an upper bound.")
-ACCOUNTANTS.add("rdp-classic", "Renyi moments with the classic conversion (Mironov 2017): a looser upper bound.")
-
-# Every adjacency names the one whose price it takes: under Poisson sampling an example that counts nothing and one that
-# is absent change a batch alike.
-ADJACENCIES = Table("adjacency")
-ADJACENCIES.add("add-remove", "neighbours differ by adding or removing one example", {"priced_as": "add-remove"})
-ADJACENCIES.add(
-    "zero-out",
-    "neighbours differ by one example that counts nothing in one of them; every batch keeps its other examples",
-    {"priced_as": "add-remove"},
-)
-ADJACENCIES.add("replace-one", "neighbours differ by replacing one example with another", {"priced_as": "replace-one"})
-
-# Every sampling names the adjacencies for which its price holds; the first one is its default.
-SAMPLINGS = Table("sampling")
-SAMPLINGS.add(
-    "poisson",
-    "each example enters each batch independently with probability q",
-    {"adjacencies": ("add-remove", "zero-out", "replace-one")},
-)
-SAMPLINGS.add(
-    "fixed-order",
-    "each example is in one batch per epoch, always in the same order: no amplification",
-    {"adjacencies": ("zero-out", "replace-one")},
-)
-SAMPLINGS.add(
-    "shuffled",
-    "each example is in one batch per epoch, in random order: no tight accountant exists, so as if fixed",
-    {"adjacencies": ("zero-out", "replace-one")},
-)
 MOST_KNOTS = 150  # epochs of a path that are priced one by one
 LARGEST_EPSILON = 1e10  # an upper bound above which no band is computed
 LAST_ORDER = f"bound at the largest Renyi order, {LARGEST_ORDER:,.0f}: a still larger one may give less"
@@ -66,63 +37,34 @@ CONVERSION = {"rdp": "improved", "rdp-classic": "classic"}
 LEAST_LOG_DELTA = -600.0  # a smaller delta is rounded up to this one
 
 
-def adjacency_of(sampling: str, adjacency: str | None = None) -> str:
-    """The neighbours that a price under this sampling is about: as asked, or the sampling's default.
-
-    In batches of a fixed or shuffled order one example less moves all later examples to other places, which changes
-    every later batch. No price here covers that, so add-remove is refused there.
-    """
-    allowed: tuple[str, ...] = SAMPLINGS[sampling].facts["adjacencies"]
-    if adjacency is None:
-        return allowed[0]
-    if ADJACENCIES[adjacency].name not in allowed:
-        raise InputError(
-            f"{adjacency} has no price with {sampling} batches: one example less would shift all later batches; choose "
-            + " or ".join(allowed)
-        )
-    return adjacency
-
-
-def nearest_adjacency(sampling: str, adjacency: str | None) -> str:
-    """The adjacency where the sampling allows it, else the sampling's default."""
-    return adjacency_of(sampling, adjacency if adjacency in SAMPLINGS[sampling].facts["adjacencies"] else None)
-
-
-def epsilon(
-    ledger: Phases,
-    delta: float,
-    *,
-    accountant: str = "pld",
-    adjacency: str | None = None,
-    sampling: str = "poisson",
-) -> Epsilon:
+def epsilon(ledger: Phases, delta: float, assumptions: Assumptions | None = None, **named: Unpack[Named]) -> Epsilon:
     """What a ledger costs. For shuffled batches this is the guarantee without amplification.
 
     A plain list will do: epsilon([(1.1, 0.01, 2000)], 1e-5) is 2,000 steps of noise 1.1 at sample rate 0.01.
     """
-    return epsilon_path(ledger, delta, accountant=accountant, adjacency=adjacency, sampling=sampling, last=True)[-1]
+    return epsilon_path(ledger, delta, assumed(assumptions, named), last=True)[-1]
 
 
 def epsilon_path(
     phases: Phases,
     delta: float,
+    assumptions: Assumptions | None = None,
     *,
-    accountant: str = "pld",
-    adjacency: str | None = None,
-    sampling: str = "poisson",
     last: bool = False,
+    **named: Unpack[Named],
 ) -> tuple[Epsilon, ...]:
     """Epsilon after each phase (one an epoch); it never falls, and it ends at the epsilon of the whole ledger.
 
     With `last` only the end is computed.
     """
-    adjacency = _check(delta, accountant, adjacency, sampling)
+    check_delta(delta)
+    assumptions = assumed(assumptions, named)
+    accountant, adjacency = assumptions.accountant, assumptions.priced_as
     phases = as_phases(phases)
     whole = Ledger(phases)
     if any(phase.noise_multiplier == 0 for phase in phases):
-        return _with_infinity(phases, delta, accountant, adjacency, sampling, last)
-    adjacency = ADJACENCIES[adjacency].facts["priced_as"]
-    amplified = _amplified(whole, sampling)
+        return _with_infinity(phases, delta, assumptions, last)
+    amplified = _amplified(whole, assumptions)
     end = (_sampled if amplified else _unsampled)(whole, delta, accountant, adjacency)
     if last:
         return (end,)
@@ -134,21 +76,14 @@ def epsilon_path(
     return _filled(_rising([*path[:-1], end]), at)
 
 
-def delta(
-    ledger: Phases,
-    epsilon: float,
-    *,
-    accountant: str = "pld",
-    adjacency: str | None = None,
-    sampling: str = "poisson",
-) -> Delta:
+def delta(ledger: Phases, epsilon: float, assumptions: Assumptions | None = None, **named: Unpack[Named]) -> Delta:
     """The delta at which a ledger has this epsilon: the same guarantee, asked for the other way round."""
     check_epsilon(epsilon)
-    asked = _check(0.5, accountant, adjacency, sampling)  # any delta will do: it is what is asked for
-    adjacency = ADJACENCIES[asked].facts["priced_as"]
+    assumptions = assumed(assumptions, named)
+    accountant, adjacency = assumptions.accountant, assumptions.priced_as
     ledger = Ledger(ledger)
     spoilt = [phase for phase in ledger.phases if phase.noise_multiplier == 0]
-    amplified = _amplified(ledger, sampling)
+    amplified = _amplified(ledger, assumptions)
     if spoilt:  # an example that meets no noise is known for sure
         rates = [phase.sample_rate if amplified else 1.0 for phase in spoilt]
         unmet = sum(p.steps * math.log1p(-q) if q < 1 else -math.inf for p, q in zip(spoilt, rates, strict=True))
@@ -175,8 +110,8 @@ def _smallest_delta(rdp: FloatArray, epsilon: float, conversion: str) -> float:
     return math.exp(min(max(float(log_deltas.min()), LEAST_LOG_DELTA), 0.0))
 
 
-def _amplified(ledger: Ledger, sampling: str) -> bool:
-    return sampling == "poisson" and any(phase.sample_rate < 1 for phase in ledger.phases)
+def _amplified(ledger: Ledger, assumptions: Assumptions) -> bool:
+    return assumptions.sampling == "poisson" and any(phase.sample_rate < 1 for phase in ledger.phases)
 
 
 def _knots(epochs: int) -> list[int]:
@@ -196,16 +131,14 @@ def _filled(priced: tuple[Epsilon, ...], at: list[int]) -> tuple[Epsilon, ...]:
 
 
 def _with_infinity(
-    phases: tuple[Phase, ...], delta: float, accountant: str, adjacency: str, sampling: str, last: bool
+    phases: tuple[Phase, ...], delta: float, assumptions: Assumptions, last: bool
 ) -> tuple[Epsilon, ...]:
     """An epoch without noise costs everything, from then on."""
-    spent = Epsilon(math.inf, math.inf, delta, accountant)
+    spent = Epsilon(math.inf, math.inf, delta, assumptions.accountant)
     if last:
         return (spent,)
     first = next(k for k, phase in enumerate(phases) if phase.noise_multiplier == 0)
-    before: tuple[Epsilon, ...] = ()
-    if first:
-        before = epsilon_path(phases[:first], delta, accountant=accountant, adjacency=adjacency, sampling=sampling)
+    before = epsilon_path(phases[:first], delta, assumptions) if first else ()
     return before + (spent,) * (len(phases) - first)
 
 
@@ -304,24 +237,24 @@ def _rising(path: list[Epsilon]) -> tuple[Epsilon, ...]:
     return (*rising, path[-1])
 
 
-def price_tags(phases: Phases, delta: float, *, adjacency: str | None = None, sampling: str = "poisson") -> FloatArray:
-    """Each epoch's share of the total cost, adding up to 1: its part of the Renyi divergence at the best order."""
-    adjacency = ADJACENCIES[_check(delta, "rdp", adjacency, sampling)].facts["priced_as"]
+def price_tags(
+    phases: Phases, delta: float, assumptions: Assumptions | None = None, **named: Unpack[Named]
+) -> FloatArray:
+    """Each epoch's share of the total cost, adding up to 1: its part of the Renyi divergence at the best order.
+
+    The shares are the same for every accountant.
+    """
+    check_delta(delta)
+    assumptions = assumed(assumptions, named)
+    adjacency, sampled = assumptions.priced_as, assumptions.sampling == "poisson"
     phases = as_phases(phases)
     mus = np.array([composed_mu(visits(Ledger([phase])), adjacency) for phase in phases])
 
     def costs(orders: FloatArray) -> FloatArray:
-        return phase_rdp(phases, orders, adjacency) if sampling == "poisson" else mus[:, None] ** 2 * orders / 2
+        return phase_rdp(phases, orders, adjacency) if sampled else mus[:, None] ** 2 * orders / 2
 
     _, order = least_epsilon(lambda orders: costs(orders).sum(axis=0), delta)
     column = costs(np.array([order]))[:, 0]
     if not 0 < column.sum() < math.inf:  # the epochs that cost everything share it, or all do where none costs anything
         column = (column == column.max()).astype(float)
     return column / column.sum()
-
-
-def _check(delta: float, accountant: str, adjacency: str | None, sampling: str) -> str:
-    """Refuse what cannot be priced; the adjacency that the price is about."""
-    check_delta(delta)
-    ACCOUNTANTS[accountant]
-    return adjacency_of(sampling, adjacency)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import Unpack
 
 from dpviz.privacy.accountants import epsilon
+from dpviz.privacy.assumptions import Assumptions, Named, assumed
 from dpviz.privacy.records import Epsilon, epoch_phases
 from dpviz.privacy.registry import InputError
 from dpviz.privacy.rounding import epsilon_number
@@ -33,29 +33,28 @@ def calibrate(
     sample_rate: float,
     target: float,
     delta: float,
+    assumptions: Assumptions | None = None,
     *,
-    accountant: str = "pld",
-    adjacency: str | None = None,
-    sampling: str = "poisson",
     steps: int | None = None,
     tolerance: float = TOLERANCE,
+    **named: Unpack[Named],
 ) -> Calibration:
     """Multiply a curve by the one factor at which it costs the target epsilon, or at most `tolerance` of it less.
 
     `steps` are those of an epoch (None: as many as dpviz counts).
     """
+    assumptions = assumed(assumptions, named)
     shape = check_sigmas(sigmas)
-    check_steps(steps, sampling)
+    check_steps(steps, assumptions.sampling)
     if not 0 < tolerance < 1:
         raise InputError(f"tolerance (share below the target) must be above 0 and below 1, got {tolerance:g}")
     if not 0 < target < math.inf:
         raise InputError(f"target epsilon must be a finite number > 0, got {target}")
     if not all(shape > 0):
         raise InputError("an epoch without noise costs infinity at any scale; raise its sigma above 0 first")
-    price = partial(epsilon, accountant=accountant, adjacency=adjacency, sampling=sampling)
 
     def cost(factor: float) -> Epsilon:
-        return price(epoch_phases(factor * shape, sample_rate, steps), delta)
+        return epsilon(epoch_phases(factor * shape, sample_rate, steps), delta, assumptions)
 
     factor, achieved = _meet(cost, target, tolerance, largest=min(LARGEST, MAX_SIGMA / float(shape.max())))
     return Calibration(factor, tuple((factor * shape).tolist()), achieved)
@@ -65,22 +64,22 @@ def matching_constant(
     sigmas: Sequence[float],
     sample_rate: float,
     delta: float,
+    assumptions: Assumptions | None = None,
     *,
-    accountant: str = "pld",
-    adjacency: str | None = None,
-    sampling: str = "poisson",
     steps: int | None = None,
     tolerance: float = TOLERANCE,
+    **named: Unpack[Named],
 ) -> Calibration:
     """The constant noise that costs the same epsilon as a curve, under the same accountant."""
-    check_steps(steps, sampling)
-    options: dict[str, Any] = {"accountant": accountant, "adjacency": adjacency, "sampling": sampling}
-    target = epsilon(epoch_phases(sigmas, sample_rate, steps), delta, **options).upper
+    assumptions = assumed(assumptions, named)
+    check_steps(steps, assumptions.sampling)
+    target = epsilon(epoch_phases(sigmas, sample_rate, steps), delta, assumptions).upper
     if not 0 < target < math.inf:
         raise InputError(f"the schedule costs epsilon {target}, which no constant noise can match")
     # Start from the constant of the same mean precision, which is close.
     guess = math.sqrt(len(sigmas) / sum(1 / sigma**2 for sigma in sigmas))
-    return calibrate([guess] * len(sigmas), sample_rate, target, delta, steps=steps, tolerance=tolerance, **options)
+    constant = [guess] * len(sigmas)
+    return calibrate(constant, sample_rate, target, delta, assumptions, steps=steps, tolerance=tolerance)
 
 
 def most_epochs(
@@ -88,20 +87,19 @@ def most_epochs(
     sample_rate: float,
     target: float,
     delta: float,
+    assumptions: Assumptions | None = None,
     *,
-    accountant: str = "pld",
-    adjacency: str | None = None,
-    sampling: str = "poisson",
     steps: int | None = None,
+    **named: Unpack[Named],
 ) -> tuple[int, Epsilon]:
     """The largest number of epochs over which the schedule, stretched to fit, stays within the target epsilon."""
-    check_steps(steps, sampling)
+    assumptions = assumed(assumptions, named)
+    check_steps(steps, assumptions.sampling)
     if not 0 < target < math.inf:
         raise InputError(f"target epsilon must be a finite number > 0, got {target}")
-    price = partial(epsilon, accountant=accountant, adjacency=adjacency, sampling=sampling)
 
     def cost(epochs: int) -> Epsilon:
-        return price(epoch_phases(schedule.sigmas(epochs), sample_rate, steps), delta)
+        return epsilon(epoch_phases(schedule.sigmas(epochs), sample_rate, steps), delta, assumptions)
 
     if cost(1).upper > target:
         first = epsilon_number(cost(1).upper)

@@ -6,9 +6,11 @@ A method's claimed ledger is the one its authors price; its sound ledger is the 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Unpack
 
-from dpviz.privacy.accountants import ADJACENCIES, SAMPLINGS, adjacency_of, epsilon, epsilon_path, nearest_adjacency
+from dpviz.privacy.accountants import epsilon, epsilon_path
+from dpviz.privacy.assumptions import ADJACENCIES, SAMPLINGS, Assumptions, Named, assumed, nearest_adjacency
 from dpviz.privacy.records import Epsilon, Guarantee, Ledger, Phase
 from dpviz.privacy.registry import InputError
 from dpviz.privacy.rounding import epsilon_number
@@ -99,11 +101,10 @@ def guarantee(
     curriculum: str,
     phases: Sequence[Phase],
     delta: float,
+    assumptions: Assumptions | None = None,
     *,
     accepted: Sequence[int] | None = None,
-    accountant: str = "pld",
-    adjacency: str | None = None,
-    sampling: str = "poisson",
+    **named: Unpack[Named],
 ) -> Guarantee:
     """The claimed and the sound epsilon of a whole run, and what they rest on.
 
@@ -111,32 +112,31 @@ def guarantee(
     without amplification is what holds.
     """
     rule = rule_of(method, curriculum)
-    adjacency = adjacency_of(sampling, adjacency)
+    assumptions = assumed(assumptions, named)
+    adjacency, sampling = assumptions.adjacency, assumptions.sampling
 
-    def price(ledger_of: LedgerOf | None, drawn: str) -> Epsilon | None:
+    def price(ledger_of: LedgerOf | None, drawn: Assumptions) -> Epsilon | None:
         ledger = ledger_of(tuple(phases), accepted) if ledger_of else ()
-        if not ledger:
-            return None
-        return epsilon(Ledger(ledger), delta, accountant=accountant, adjacency=adjacency, sampling=drawn)
+        return epsilon(Ledger(ledger), delta, drawn) if ledger else None
 
-    assumptions = [*rule.assumptions, f"{ADJACENCIES[adjacency].help}; delta = {delta:g}"]
+    words = [*rule.assumptions, f"{ADJACENCIES[adjacency].help}; delta = {delta:g}"]
     if rule.sound:
-        assumptions.insert(0, SAMPLINGS[sampling].help)
+        words.insert(0, SAMPLINGS[sampling].help)
     elif (method, curriculum) == ("dp-sgd", "sample"):
         known = nearest_adjacency("fixed-order", adjacency)
-        public = epsilon(Ledger(phases), delta, accountant=accountant, adjacency=known, sampling="fixed-order")
-        assumptions.append(
+        public = epsilon(Ledger(phases), delta, Assumptions(assumptions.accountant, known, "fixed-order"))
+        words.append(
             f"had the order been public, epsilon would be {epsilon_number(public.upper)} (no amplification; {known}: "
             f"{ADJACENCIES[known].help})"
         )
     if sampling != "poisson" and rule.claimed and rule.sound:
-        assumptions.append("the claimed figure assumes Poisson sampling and is not a guarantee for these batches")
+        words.append("the claimed figure assumes Poisson sampling and is not a guarantee for these batches")
     return Guarantee(
-        claimed=price(rule.claimed, "poisson"),
-        sound=price(rule.sound, sampling),
+        claimed=price(rule.claimed, replace(assumptions, sampling="poisson")),
+        sound=price(rule.sound, assumptions),
         adjacency=adjacency,
         sampling=sampling,
-        assumptions=tuple(assumptions),
+        assumptions=tuple(words),
         not_covered=NOT_COVERED,
     )
 

@@ -167,6 +167,11 @@ class Guarantee:
     assumptions: tuple[str, ...]
     not_covered: tuple[str, ...]
 
+    @property
+    def uppers(self) -> tuple[float | None, float | None]:
+        """(claimed, sound) upper epsilon; None: there is none."""
+        return self.claimed.upper if self.claimed else None, self.sound.upper if self.sound else None
+
     def _repr_html_(self) -> str:
         from dpviz.privacy.notebook import guarantee_html
 

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dpviz.papers import LOCAL_RECIPES, RECIPES, REPORTED, LocalRecipe, Recipe, Reported
 from dpviz.papers.records import HEADLINES, Claim, Curves, Finding
-from dpviz.privacy import Guarantee, epoch_phases, guarantee
 from dpviz.privacy.local import local_guarantee
 from dpviz.runs.local_results import LocalResult, rows_of
 from dpviz.runs.reproduce import same
 from dpviz.runs.store.cached import CACHED, CachedRun
 from dpviz.runs.store.records import Run
 from dpviz.training.local.spec import LocalSpec
+from dpviz.training.pricing import planned_guarantee
 from dpviz.training.spec import RunSpec
 
 
@@ -145,16 +144,5 @@ def _of_recipe(recipe: Recipe | LocalRecipe, result: Measured | None) -> Experim
 def priced(spec: RunSpec | LocalSpec) -> tuple[float | None, float | None]:
     """(claimed, sound) epsilon of what the spec plans; the seed does not matter, nor how many people there are."""
     if isinstance(spec, LocalSpec):
-        return _uppers(local_guarantee(spec.method, spec.budget(people=1)))
-    return _priced(spec.method, spec.curriculum, tuple(spec.schedule.sigmas(spec.epochs)), spec.sample_rate, spec.delta)
-
-
-@functools.cache
-def _priced(
-    method: str, curriculum: str, sigmas: tuple[float, ...], sample_rate: float, delta: float
-) -> tuple[float | None, float | None]:
-    return _uppers(guarantee(method, curriculum, epoch_phases(sigmas, sample_rate), delta))
-
-
-def _uppers(found: Guarantee) -> tuple[float | None, float | None]:
-    return found.claimed.upper if found.claimed else None, found.sound.upper if found.sound else None
+        return local_guarantee(spec.method, spec.budget(people=1)).uppers
+    return planned_guarantee(spec).uppers

@@ -18,8 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpviz.privacy import guarantee_path
-from dpviz.privacy.records import Ledger, Phase, epoch_phases, steps_per_epoch
+from dpviz.privacy.records import Ledger, Phase, steps_per_epoch
 from dpviz.privacy.registry import InputError
 from dpviz.training.curricula import batches, build_curriculum
 from dpviz.training.data.readers import Data, augment
@@ -31,6 +30,7 @@ from dpviz.training.gradients.per_example import Clipped, PerExample
 from dpviz.training.losses import build_loss
 from dpviz.training.models import build_model
 from dpviz.training.optimizers import build_optimizer, rate
+from dpviz.training.pricing import planned_path
 from dpviz.training.random_streams import SECURE, add_noise, noise_grid, randomness, seeded
 from dpviz.training.screening import Screening
 from dpviz.training.spec import EpochRecord, RunSpec
@@ -77,7 +77,7 @@ class Trainer:
         spec = self.spec
         self.private = spec.method != "sgd"
         self.sigmas = spec.schedule.sigmas(spec.epochs).tolist()
-        self.phases = epoch_phases(self.sigmas, spec.sample_rate)
+        self.phases = spec.phases
         self.steps_per_epoch = steps_per_epoch(spec.sample_rate)
         rates, norms = spec.learning_rate_schedule, spec.clip_norm_schedule
         own_rates, own_norms = spec.knobs_of("learning_rate_schedule"), spec.knobs_of("clip_norm_schedule")
@@ -220,7 +220,7 @@ class Trainer:
 
     def _path(self) -> tuple[tuple[float | None, float | None], ...]:
         accepted = self.screening.accepted if self.screening else None
-        return guarantee_path(self.spec.method, self.spec.curriculum, self.phases, self.spec.delta, accepted)
+        return planned_path(self.spec, accepted)
 
     @functools.cached_property
     def _planned_path(self) -> tuple[tuple[float | None, float | None], ...]:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dpviz.privacy.records import MAX_EPOCHS, check_delta
+from dpviz.privacy.records import MAX_EPOCHS, Phase, check_delta, epoch_phases
 from dpviz.privacy.registry import InputError, Knob, Table, Value
 from dpviz.privacy.schedules import Schedule, check_epochs
 
@@ -300,6 +300,11 @@ class RunSpec:
     @property
     def sample_rate(self) -> float:
         return self.batch_size / self.size
+
+    @property
+    def phases(self) -> tuple[Phase, ...]:
+        """The steps that the run plans, one phase per epoch."""
+        return epoch_phases(self.schedule.sigmas(self.epochs), self.sample_rate)
 
     def knobs_of(self, choice: str) -> dict[str, Value]:
         """The knobs of one choice, for example knobs_of("optimizer") -> {"momentum": 0.9, ...}."""

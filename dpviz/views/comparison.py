@@ -19,9 +19,9 @@ import pandas as pd
 from scipy.special import stdtr, stdtrit
 
 from dpviz.papers import RECIPES, TITLES, Reported, recipes_of
-from dpviz.privacy import Schedule, epoch_phases, guarantee
 from dpviz.runs import CachedRun, Run
-from dpviz.training.spec import STREAMS, RunSpec
+from dpviz.training.pricing import planned_guarantee
+from dpviz.training.spec import STREAMS
 from dpviz.views.axes import AXES
 from dpviz.views.runs import curve, run_name
 
@@ -105,10 +105,11 @@ def _distinct(reported: Iterable[Reported]) -> Iterator[tuple[Reported, str]]:
 def _reported_row(number: Reported, places: str, group: str, point: int) -> tuple[Any, ...]:
     recipe = RECIPES.get(number.name)
     spec = recipe.spec if recipe else None
+    sound = planned_guarantee(spec).sound if spec else None
     values = dict.fromkeys(AXES, math.nan) | {
         "epoch": spec.epochs if spec else math.nan,
         "epsilon_claimed": math.nan if number.epsilon is None else number.epsilon,
-        "epsilon_sound": sound_epsilon(spec) if spec else math.nan,
+        "epsilon_sound": sound.upper if sound else math.nan,
         "test_accuracy": 100 * number.value,
     }
     about = (group, TITLES[number.name], "reported", number.paper, places, dataset_of(number))
@@ -116,18 +117,6 @@ def _reported_row(number: Reported, places: str, group: str, point: int) -> tupl
     spread = math.nan if number.spread is None else 100 * number.spread
     spent = (values["epsilon_sound"], values["epsilon_claimed"], False)
     return (*about, *settings, "", -1, point, *values.values(), spread, *spent)
-
-
-def sound_epsilon(spec: RunSpec) -> float:
-    """What the spec's whole ledger costs; NaN if it has no guarantee."""
-    return _sound(spec.method, spec.curriculum, spec.schedule, spec.epochs, spec.sample_rate, spec.delta)
-
-
-@functools.cache
-def _sound(method: str, curriculum: str, schedule: Schedule, epochs: int, sample_rate: float, delta: float) -> float:
-    phases = epoch_phases(schedule.sigmas(epochs), sample_rate)
-    sound = guarantee(method, curriculum, phases, delta).sound
-    return sound.upper if sound else math.nan
 
 
 @functools.cache

@@ -8,8 +8,9 @@ __all__ = ["delta_text", "epsilon_kind", "epsilon_number", "epsilon_remark", "ep
 
 
 def delta_text(delta: float) -> str:
-    """1e-5 rather than 1e-05."""
-    mantissa, _, power = f"{delta:g}".partition("e")
+    """1e-5 rather than 1e-05; all digits, so that it reads back as the same number."""
+    short = f"{delta:g}"
+    mantissa, _, power = (short if float(short) == delta else repr(float(delta))).partition("e")
     return f"{mantissa}e{int(power)}" if power else mantissa
 
 

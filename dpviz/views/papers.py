@@ -12,9 +12,8 @@ import pandas as pd
 
 from dpviz.papers import LOCAL_RECIPES, RECIPES, TITLES, LocalRecipe, Reported, reported_of
 from dpviz.papers.records import HEADLINES, headline
-from dpviz.privacy import epoch_phases, epsilon_path
+from dpviz.privacy import Phase, epsilon_path
 from dpviz.runs.experiments import Experiment, Measured, experiments, priced
-from dpviz.training.spec import RunSpec
 from dpviz.views.runs import epsilon_words
 
 COLUMNS = (
@@ -123,19 +122,14 @@ def _values(number: Reported, measured: Measured | None) -> tuple[float, ...]:
     if _whole_run(number):
         return measured.values
     spec = measured.runs[0].spec
-    epochs = _epochs_within(_unseeded(spec), number.epsilon or 0.0) if spec.method == "dp-sgd" else 0
+    epochs = _epochs_within(spec.phases, spec.delta, number.epsilon or 0.0) if spec.method == "dp-sgd" else 0
     return tuple(run.epochs[epochs - 1].test_accuracy for run in measured.runs if 1 <= epochs <= len(run.epochs))
 
 
-def _unseeded(spec: RunSpec) -> tuple[tuple[float, ...], float, float]:
-    return tuple(spec.schedule.sigmas(spec.epochs).tolist()), spec.sample_rate, spec.delta
-
-
 @functools.cache
-def _epochs_within(ledger: tuple[tuple[float, ...], float, float], budget: float) -> int:
+def _epochs_within(phases: tuple[Phase, ...], delta: float, budget: float) -> int:
     """Epochs that a budget pays for; none if it is larger than all of them cost: the paper's run was longer."""
-    sigmas, sample_rate, delta = ledger
-    path = epsilon_path(epoch_phases(sigmas, sample_rate), delta, accountant="rdp-classic")
+    path = epsilon_path(phases, delta, accountant="rdp-classic")
     return sum(point.upper <= budget for point in path) if budget <= path[-1].upper else 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Unpack
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -15,6 +16,7 @@ from dpviz.privacy import (
     ADJACENCIES,
     SAMPLINGS,
     Epsilon,
+    Guarantee,
     InputError,
     Ledger,
     Phase,
@@ -22,12 +24,13 @@ from dpviz.privacy import (
     adjacency_of,
     epoch_phases,
     epsilon,
-    guarantee,
     matching_constant,
     prestige_guarantee,
     price_tags,
     selection_cost,
 )
+from dpviz.privacy.assumptions import Named
+from dpviz.training.pricing import steps_guarantee
 from dpviz.views.axes import COLOURS, layout
 from dpviz.views.numbers import delta_text, epsilon_number, epsilon_text, sigma_text
 from dpviz.views.titles import ACCOUNTANT_TITLES, ADJACENCY_TITLES, SAMPLING_TITLES
@@ -56,9 +59,12 @@ class Example:
     def phases(self) -> tuple[Phase, ...]:
         return epoch_phases(self.sigmas, self.sample_rate)
 
-    def price(self, sigmas: Iterable[float] | None = None, **assumptions: str) -> Epsilon:
+    def price(self, sigmas: Iterable[float] | None = None, **assumptions: Unpack[Named]) -> Epsilon:
         phases = self.phases if sigmas is None else epoch_phases(sigmas, self.sample_rate)
-        return epsilon(Ledger(phases), self.delta, **assumptions)  # type: ignore[arg-type]
+        return epsilon(phases, self.delta, **assumptions)
+
+    def guarantee(self, method: str, curriculum: str, accepted: tuple[int, ...] | None = None) -> Guarantee:
+        return steps_guarantee(method, curriculum, self.phases, self.delta, accepted=accepted)
 
 
 @dataclass(frozen=True)
@@ -159,8 +165,8 @@ def batches(at: Example) -> Finding:
 )
 def sorted_examples(at: Example) -> Finding:
     public = at.price(sampling="fixed-order")
-    claim = guarantee("dp-sgd", "sample", at.phases, at.delta)
-    masked = guarantee("dp-sgd", "masked", at.phases, at.delta)
+    claim = at.guarantee("dp-sgd", "sample")
+    masked = at.guarantee("dp-sgd", "masked")
     return Finding(
         f"The claim is {epsilon_text(claim.claimed)}. Even a public order would cost {epsilon_text(public)}.",
         (
@@ -178,8 +184,8 @@ def sorted_examples(at: Example) -> Finding:
     "tried, so each of them has to be paid for, not only the accepted ones.",
 )
 def screening(at: Example) -> Finding:
-    accepted = [max(1, round(0.6 * phase.steps)) for phase in at.phases]
-    found = guarantee("screening", "none", at.phases, at.delta, accepted=accepted)
+    accepted = tuple(max(1, round(0.6 * phase.steps)) for phase in at.phases)
+    found = at.guarantee("screening", "none", accepted)
     once = epsilon(Ledger([Phase(2.0, 1.0, 1)]), at.delta)
     needed = accepted_delta(once.upper, shift=0.5, threshold=4.0)
     return Finding(
@@ -293,7 +299,7 @@ def batch_sizes(at: Example) -> Finding:
     "computed from private data without noise. Look at them, but do not publish them as private.",
 )
 def pictures(at: Example) -> Finding:
-    found = guarantee("dp-sgd", "none", at.phases, at.delta)
+    found = at.guarantee("dp-sgd", "none")
     return Finding(
         "Not covered: " + "; ".join(found.not_covered) + ".",
         (("The weights after training", found.sound), ("Training loss and diagnostics", None)),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Unpack
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from dpviz.privacy import ACCOUNTANTS, SAMPLINGS, Ledger, epoch_phases, epsilon, epsilon_path, price_tags
+from dpviz.privacy import ACCOUNTANTS, SAMPLINGS, Assumptions, Ledger, epoch_phases, epsilon, epsilon_path, price_tags
+from dpviz.privacy.assumptions import Named
 from dpviz.views.axes import COLOURS, GREY, layout
 from dpviz.views.numbers import epsilon_number, epsilon_text, sigma_text
 from dpviz.views.titles import ACCOUNTANT_TITLES, ADJACENCY_TITLES, SAMPLING_TITLES
@@ -47,15 +49,11 @@ def path_frame(
     sigmas: Sequence[float],
     sample_rate: float,
     delta: float,
-    *,
-    accountant: str = "pld",
-    adjacency: str | None = None,
-    sampling: str = "poisson",
+    assumptions: Assumptions | None = None,
+    **named: Unpack[Named],
 ) -> pd.DataFrame:
     """Sigma of each epoch and the epsilon spent by its end, as a band."""
-    path = epsilon_path(
-        epoch_phases(sigmas, sample_rate), delta, accountant=accountant, adjacency=adjacency, sampling=sampling
-    )
+    path = epsilon_path(epoch_phases(sigmas, sample_rate), delta, assumptions, **named)
     return pd.DataFrame(
         {
             "epoch": np.arange(1, len(path) + 1),
@@ -87,13 +85,12 @@ def price_tag_frame(
     sigmas: Sequence[float],
     sample_rate: float,
     delta: float,
-    *,
-    adjacency: str | None = None,
-    sampling: str = "poisson",
+    assumptions: Assumptions | None = None,
+    **named: Unpack[Named],
 ) -> pd.DataFrame:
     """Each epoch's sigma and its share of the cost in percent."""
     phases = epoch_phases(sigmas, sample_rate)
-    shares = price_tags(phases, delta, adjacency=adjacency, sampling=sampling)
+    shares = price_tags(phases, delta, assumptions, **named)
     epochs = np.arange(1, len(phases) + 1)
     return pd.DataFrame({"epoch": epochs, "sigma": np.asarray(sigmas, dtype=float), "share": 100 * shares})
 
@@ -137,7 +134,7 @@ def what_if_frame(sigmas: Sequence[float], sample_rate: float, delta: float) -> 
     for sampling, entry in SAMPLINGS.items():
         for adjacency in entry.facts["adjacencies"]:
             for accountant in ACCOUNTANTS:
-                cost = epsilon(ledger, delta, accountant=accountant, adjacency=adjacency, sampling=sampling)
+                cost = epsilon(ledger, delta, Assumptions(accountant, adjacency, sampling))
                 rows.append((sampling, adjacency, accountant, cost.lower, cost.upper, epsilon_text(cost)))
     return pd.DataFrame(rows, columns=["sampling", "adjacency", "accountant", "lower", "upper", "epsilon"])
 

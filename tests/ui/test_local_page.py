@@ -13,6 +13,7 @@ from streamlit.testing.v1 import AppTest
 from dpviz.privacy.registry import InputError
 from dpviz.training.local.spec import LocalSpec
 from dpviz.training.local.tabular import picture_data, read_upload
+from dpviz.ui.common.handover import RecipeHandover
 from dpviz.ui.local import page as local_page
 from dpviz.ui.local.job import Job, check_work
 
@@ -55,7 +56,7 @@ def test_the_page_comes_up_with_a_picture_a_card_and_table_3(first):
 def test_an_experiment_from_the_papers_page_fills_in_every_setting_once():
     at = AppTest.from_file(str(ROOT / "pages" / "local.py"), default_timeout=60)
     at.session_state["routed"] = True
-    at.session_state["handoff"] = {"recipe": "prestige/mnist38-djw-gompertz"}
+    at.session_state["handoff"] = RecipeHandover("prestige/mnist38-djw-gompertz")
     at.session_state["local.split"] = 1.0
     at.run()
     assert not at.exception
@@ -73,7 +74,7 @@ def test_an_experiment_whose_data_are_not_there_leaves_the_data_as_they_were(mon
     monkeypatch.delenv("DPVIZ_DATA", raising=False)
     at = AppTest.from_file(str(ROOT / "pages" / "local.py"), default_timeout=60)
     at.session_state["routed"] = True
-    at.session_state["handoff"] = {"recipe": "prestige/a7a-prestige-ramp"}
+    at.session_state["handoff"] = RecipeHandover("prestige/a7a-prestige-ramp")
     at.run()
     assert not at.exception
     assert at.selectbox(key="local.data").value == "breast-cancer"

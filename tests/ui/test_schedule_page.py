@@ -13,9 +13,9 @@ import pytest
 from playwright.sync_api import Page, expect
 from streamlit.testing.v1 import AppTest
 
-from dpviz.privacy import SCHEDULES, InputError, Schedule
+from dpviz.privacy import SCHEDULES, Assumptions, InputError, Schedule
 from dpviz.training.spec import DATASETS
-from dpviz.ui.schedule.board import BOARD, MAX_PINS, as_json, handoff, rounded_up, stretch
+from dpviz.ui.schedule.board import BOARD, MAX_PINS, as_json, handover, rounded_up, stretch
 from dpviz.ui.schedule.settings import OWN_DATA, Settings, delta_warning, parse_delta, session_key
 from dpviz.ui.schedule.share import decode, encode
 from dpviz.views.numbers import epsilon_text
@@ -189,12 +189,30 @@ def test_a_schedule_can_be_uploaded_and_downloaded(screen, tmp_path):
     assert kept["epsilon"]["upper"] == pytest.approx(cost.upper, rel=1e-9)
 
 
-def test_train_this_schedule_goes_to_train(screen):
+def test_train_this_schedule_goes_to_train_at_the_same_epsilon(screen):
     it = screen()
+    here = it.value.inner_text()
     it.button("Train this schedule").click()
     expect(it.page).to_have_url(re.compile(r"/train$"))
+    sound = it.page.get_by_test_id("stMetric").filter(has_text="Sound ε").first
+    expect(sound).to_contain_text(here)
     expect(it.page.get_by_role("heading", level=1)).not_to_have_text("Draw a noise schedule")
+    expect(it.page.get_by_text("rests on other assumptions")).to_have_count(0)
     expect(it.page.get_by_test_id("stException")).to_have_count(0)
+
+
+def test_train_says_what_it_changes_of_the_assumptions_and_both_epsilons(screen):
+    it = screen()
+    settings = Settings(sampling="fixed-order")
+    link = encode(it.sigmas(), settings.to_link())
+    it = screen(f"/?s={link}")
+    it.shows(settings)
+    there, here = it.value.inner_text(), epsilon_text(Settings().price(it.sigmas()))
+    it.button("Train this schedule").click()
+    words = it.page.get_by_text("rests on other assumptions")
+    expect(words).to_contain_text("batches: Poisson instead of Fixed order")
+    expect(words).to_contain_text(f"its ε is {here}; on the Schedule page it was {there}.")
+    expect(it.page.get_by_test_id("stMetric").filter(has_text="Sound ε").first).to_contain_text(here)
 
 
 def test_a_visit_to_another_page_keeps_drawing_undo_and_settings_and_the_guide_uses_them(screen):
@@ -377,14 +395,11 @@ def test_a_damaged_link_is_one_sentence_and_the_page_still_works():
 
 
 def test_train_hands_over_the_curve_and_its_settings(at):
-    data = handoff(board(at), Settings())
-    assert Schedule.from_json(json.loads(json.dumps(data["schedule"]))).values == board(at).sigmas
-    assert {name: data[name] for name in ("epochs", "batch_size", "dataset", "delta")} == {
-        "epochs": 20,
-        "batch_size": 600,
-        "dataset": "mnist",
-        "delta": 1e-5,
-    }
+    settings = Settings(accountant="rdp", sampling="shuffled")
+    handed = handover(board(at), settings)
+    assert handed.schedule.values == board(at).sigmas
+    assert (handed.epochs, handed.dataset, handed.dataset_size, handed.batch_size) == (20, "mnist", 60_000, 600)
+    assert (handed.delta, handed.assumptions) == (1e-5, Assumptions("rdp", "zero-out", "shuffled"))
     kept = as_json(board(at), Settings())
     assert kept["epsilon"]["upper"] == Settings().price(board(at).sigmas).upper
     assert json.loads(json.dumps(kept, allow_nan=False)) == kept

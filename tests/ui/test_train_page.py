@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import subprocess
 import sys
@@ -11,18 +12,21 @@ from playwright.sync_api import Page, expect
 from streamlit.testing.v1 import AppTest
 
 from dpviz.papers import RECIPES
-from dpviz.privacy import InputError, Schedule, epoch_phases, guarantee
+from dpviz.privacy import Assumptions, InputError, Schedule, epoch_phases, epsilon, guarantee
 from dpviz.runs import Store, Summary, background
 from dpviz.runs.settings import DEFAULT
 from dpviz.runs.store.records import Progress
 from dpviz.runs.store.spending import Spending
+from dpviz.training.pricing import AS_TRAINED
 from dpviz.training.spec import CHOICES, DATASETS, MODELS
+from dpviz.ui.common.handover import RecipeHandover, ScheduleHandover
 from dpviz.ui.common.runs import plain
-from dpviz.ui.train.run_form import expected_guarantee, fitting_models, parse_seeds, recipe_of
+from dpviz.ui.schedule.settings import Settings
+from dpviz.ui.train.run_form import fitting_models, parse_seeds, recipe_of
 from dpviz.ui.train.run_panel import known, share_done
-from dpviz.views.numbers import epsilon_number
+from dpviz.views.numbers import epsilon_number, epsilon_text
 from tests.ui.conftest import ROOT, start_server, stop_server
-from tests.views.made_runs import keep, made_run, made_spec
+from tests.views.made_runs import keep, made_run
 
 # --- small parts ------------------------------------------------------------------------------------------------------
 
@@ -50,12 +54,6 @@ def test_settings_are_a_recipes_until_something_but_seed_or_length_changes():
     assert recipe_of(type(spec)(**{**vars(spec), "seed": 5, "epochs": 3}), name) == name
     assert recipe_of(type(spec)(**{**vars(spec), "learning_rate": 0.2}), name) == ""
     assert recipe_of(type(spec)(**{**vars(spec), "schedule": Schedule.of("constant")}), name) == ""
-
-
-def test_the_expected_epsilon_is_the_one_that_a_run_will_record():
-    assert expected_guarantee(made_spec()).sound.upper > 0
-    assert expected_guarantee(made_spec(method="sgd")).sound is None
-    assert expected_guarantee(made_spec(curriculum="sample")).sound is None
 
 
 def test_a_title_is_shown_as_typed_and_never_as_markup():
@@ -139,23 +137,94 @@ def test_a_recipe_tells_what_its_paper_reports_and_leaves_open(folder):
     assert any("What the paper leaves open" in expander.label for expander in at.expander)
 
 
+PHASES = epoch_phases([4.0, 3.0, 2.0, 1.0], 600 / 50_000)
+
+
+def handed(*, delta: float = 1e-6, assumptions: Assumptions = AS_TRAINED) -> ScheduleHandover:
+    return ScheduleHandover(Schedule.custom([4.0, 3.0, 2.0, 1.0]), 4, "cifar10", 50_000, 600, delta, assumptions)
+
+
+def notes(at: AppTest) -> str:
+    return "\n".join(info.value for info in at.info)
+
+
 def test_a_schedule_that_was_handed_over_is_taken_with_its_settings(folder):
-    schedule = Schedule.custom([4.0, 3.0, 2.0, 1.0]).to_json()
-    handed = {"schedule": schedule, "epochs": 4, "batch_size": 600, "dataset": "cifar10", "delta": 1e-6}
-    at = open_page(handoff=handed)
+    at = open_page(handoff=handed())
     assert at.selectbox(key="train.schedule").value == "custom"
     assert at.number_input(key="train.size.epochs").value == 4
     assert at.number_input(key="train.size.batch_size").value == 600
+    assert at.number_input(key="train.examples").value == 50_000
     assert at.text_input(key="train.delta").value == "1e-6"
     assert MODELS[at.selectbox(key="train.model").value].facts["shape"] == (3, 32, 32)
     assert "handoff" not in at.session_state
-    assert "Sound ε" in metrics(at)
+    assert metrics(at)["Sound ε"] == epsilon_text(epsilon(PHASES, 1e-6))
+    assert "other assumptions" not in notes(at)
 
 
-def test_a_damaged_hand_over_is_told_and_the_form_still_stands(folder):
-    at = open_page(handoff={"schedule": {"name": "custom", "sigmas": [1, -1]}, "epochs": 2, "batch_size": 1})
-    assert any("could not be taken over" in info.value for info in at.info)
-    assert metrics(at)["Sound ε"]
+@pytest.mark.parametrize(
+    ("assumptions", "changes"),
+    [
+        (Assumptions("rdp"), ["accountant: PLD (tight) instead of RDP, improved"]),
+        (Assumptions(adjacency="replace-one"), ["neighbours: Add or remove one instead of Replace one"]),
+        (
+            Assumptions(sampling="shuffled"),
+            ["batches: Poisson instead of Shuffled", "neighbours: Add or remove one instead of Zero out one"],
+        ),
+    ],
+)
+def test_what_a_run_does_not_keep_is_told_with_both_epsilons_until_the_run_is_another(folder, assumptions, changes):
+    at = open_page(handoff=handed(assumptions=assumptions))
+    there, here = (epsilon_text(epsilon(PHASES, 1e-6, each)) for each in (assumptions, AS_TRAINED))
+    assert there != here == metrics(at)["Sound ε"]
+    words = f"({'; '.join(changes)}): its ε is {here}; on the Schedule page it was {there}."
+    assert words in notes(at)
+    at.selectbox(key="train.loss").set_value("sse").run()
+    assert words in notes(at), "epsilon is still another one than on the Schedule page"
+    at.number_input(key="train.size.batch_size").set_value(500).run()
+    assert "other assumptions" not in notes(at)
+
+
+def test_the_walk_from_schedule_to_train_keeps_epsilon_or_says_so(folder):
+    at = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60).run()
+    at.text_input(key="schedule.delta").set_value("0.0000123456789").run()
+    at.selectbox(key="schedule.sampling").set_value("fixed-order").run()
+    button(at, "Train this schedule").click().run()
+    assert not at.exception
+    assert at.title[0].value == "Train"
+    sigmas = Schedule.of("linear").sigmas(20).tolist()
+    settings = Settings(delta=1.23456789e-5, sampling="fixed-order")
+    there, here = (
+        settings.price(sigmas),
+        dataclasses.replace(settings, sampling="poisson", adjacency=None).price(sigmas),
+    )
+    assert at.text_input(key="train.delta").value == "1.23456789e-5"
+    assert metrics(at)["Sound ε"] == epsilon_text(here)
+    assert f"its ε is {epsilon_text(here)}; on the Schedule page it was {epsilon_text(there)}." in notes(at)
+
+
+def test_a_curriculum_of_an_earlier_recipe_does_not_take_the_guarantee_from_a_drawn_schedule(folder):
+    at = open_page(handoff=RecipeHandover("curricula/sample-linear-decreasing"))
+    assert at.selectbox(key="train.curriculum").value == "sample"
+    at.session_state["handoff"] = handed()
+    at.run()
+    assert not at.exception
+    assert at.selectbox(key="train.curriculum").value == "none"
+    assert metrics(at)["Sound ε"] == epsilon_text(epsilon(PHASES, 1e-6))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"dataset": "own"}, "unknown dataset"),
+        ({"dataset_size": 50_001}, "cifar10 has 50,000 training examples"),
+        ({"batch_size": 0}, "got batches of 0 of 50,000"),
+        ({"delta": float("nan")}, "delta must be"),
+        ({"epochs": 3}, "epochs"),
+    ],
+)
+def test_what_no_run_can_take_over_is_refused_when_it_is_handed_over(wrong, words):
+    with pytest.raises(InputError, match=words):
+        dataclasses.replace(handed(), **wrong)
 
 
 def test_quick_look_makes_the_run_small_and_its_epsilon_follows(folder):

@@ -88,6 +88,11 @@ def test_no_noise_and_no_guarantee_have_words():
 
 def test_powers_of_ten_are_written_without_a_leading_zero():
     assert [delta_text(delta) for delta in (1e-5, 1e-10, 0.001, 1.7e-5)] == ["1e-5", "1e-10", "0.001", "1.7e-5"]
+
+
+@pytest.mark.parametrize("delta", [1.23456789e-5, 1 / 60_000, 0.1 + 0.2, 3e-300, 1e-5])
+def test_a_delta_reads_back_as_the_same_number(delta):
+    assert float(delta_text(delta)) == delta
     assert sigma_text(4.789473) == "4.789"
 
 

@@ -6,15 +6,14 @@ too (a stopped run's checkpoint holds them), so they are written down and priced
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dpviz.privacy import InputError, Phase, epoch_phases, guarantee, steps_per_epoch
+from dpviz.privacy import InputError, Phase, steps_per_epoch
 from dpviz.privacy.guarantees import LedgerOf, rule_of
-from dpviz.privacy.records import Epsilon
+from dpviz.training.pricing import steps_guarantee
 from dpviz.training.spec import EpochRecord, RunSpec
 
 Steps = tuple[int, int]
@@ -82,8 +81,7 @@ def spent_phases(spec: RunSpec, steps: int, redone: Sequence[Steps] = ()) -> tup
 def _part(spec: RunSpec, first: int, last: int) -> tuple[Phase, ...]:
     """The plan's steps first + 1 ... last."""
     each = steps_per_epoch(spec.sample_rate)
-    planned = epoch_phases(spec.schedule.sigmas(spec.epochs), spec.sample_rate)
-    cut = ((phase, min(last, (k + 1) * each) - max(first, k * each)) for k, phase in enumerate(planned))
+    cut = ((phase, min(last, (k + 1) * each) - max(first, k * each)) for k, phase in enumerate(spec.phases))
     return tuple(Phase(phase.noise_multiplier, phase.sample_rate, steps) for phase, steps in cut if steps > 0)
 
 
@@ -105,25 +103,24 @@ def spending(
         return Spending(steps, floor.epsilon_claimed, floor.epsilon_sound, at_most=at_most)
     planned, again = spent_phases(spec, steps), spent_phases(spec, 0, redone)
     kept = None if accepted is None else (*accepted[: len(planned)], *(phase.steps for phase in again))
-    claimed, sound = _price(spec.method, spec.curriculum, planned + again, spec.delta, kept)
+    claimed, sound = _price(spec, planned + again, kept)
     if floor is not None:
         claimed, sound = _at_least(claimed, floor.epsilon_claimed), _at_least(sound, floor.epsilon_sound)
     return Spending(steps, claimed, sound, redone, at_most)
 
 
-@functools.lru_cache(maxsize=4096)
 def _price(
-    method: str, curriculum: str, phases: tuple[Phase, ...], delta: float, accepted: tuple[int, ...] | None
+    spec: RunSpec, phases: tuple[Phase, ...], accepted: tuple[int, ...] | None
 ) -> tuple[float | None, float | None]:
-    rule = rule_of(method, curriculum)
-    found = guarantee(method, curriculum, phases, delta, accepted=accepted) if phases else None
-    claimed, sound = (found.claimed, found.sound) if found else (None, None)
+    rule = rule_of(spec.method, spec.curriculum)
+    found = steps_guarantee(spec.method, spec.curriculum, phases, spec.delta, accepted=accepted) if phases else None
+    claimed, sound = found.uppers if found else (None, None)
     return _upper(rule.claimed, claimed), _upper(rule.sound, sound)
 
 
-def _upper(ledger_of: LedgerOf | None, price: Epsilon | None) -> float | None:
+def _upper(ledger_of: LedgerOf | None, upper: float | None) -> float | None:
     """A rule without a price has an empty ledger: nothing was spent. No rule: no guarantee."""
-    return None if ledger_of is None else price.upper if price else 0.0
+    return None if ledger_of is None else upper or 0.0
 
 
 def _at_least(value: float | None, least: float | None) -> float | None:

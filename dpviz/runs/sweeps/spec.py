@@ -39,6 +39,7 @@ from dpviz.privacy.schedules import CUSTOM
 from dpviz.runs.settings import DEFAULT, change
 from dpviz.runs.store.store import check_title
 from dpviz.training.limits import check_spec
+from dpviz.training.pricing import AS_TRAINED
 from dpviz.training.spec import CHOICES, RunSpec
 
 MAX_RUNS = 5000
@@ -398,7 +399,7 @@ def at_epsilon(spec: RunSpec, epsilon: float) -> RunSpec:
 
 @functools.lru_cache(maxsize=1024)
 def _calibrated(schedule: Schedule, epochs: int, sample_rate: float, epsilon: float, delta: float) -> Schedule:
-    found = calibrate(schedule.sigmas(epochs).tolist(), sample_rate, epsilon, delta)
+    found = calibrate(schedule.sigmas(epochs).tolist(), sample_rate, epsilon, delta, AS_TRAINED)
     return scaled(schedule, found.factor, epochs)
 
 

@@ -7,8 +7,6 @@ from pathlib import Path
 
 from dpviz.paths import ROOT
 
-HANDOFF = "handoff"  # in a session's state: settings that a page leaves for the one it switches to
-
 
 @dataclass(frozen=True)
 class Place:

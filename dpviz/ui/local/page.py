@@ -23,7 +23,7 @@ from dpviz.training.local.spec import ANSWERED, LOSSES, METHODS, RANGES, TRUE, L
 from dpviz.training.local.tabular import TABULARS, Tabular, available, load_tabular, picture_data, read_upload
 from dpviz.ui.common.cards import guarantee_card, input_error
 from dpviz.ui.common.export_figures import download_row
-from dpviz.ui.common.navigation import HANDOFF
+from dpviz.ui.common.handover import RecipeHandover, handed_over
 from dpviz.ui.common.runs import cached_local, show_warnings
 from dpviz.ui.local.job import Job
 from dpviz.views.local import (
@@ -58,10 +58,10 @@ def key(name: str) -> dict[str, Any]:
 
 def adopt() -> None:
     """Take over the experiment that was opened on the Papers page: every widget of it, before widgets are drawn."""
-    handed = st.session_state.pop(HANDOFF, None)
-    if not handed or handed.get("recipe") not in LOCAL_RECIPES:
+    handed = handed_over()
+    if not isinstance(handed, RecipeHandover) or handed.recipe not in LOCAL_RECIPES:
         return
-    recipe = LOCAL_RECIPES[handed["recipe"]]
+    recipe = LOCAL_RECIPES[handed.recipe]
     spec, here = recipe.spec, recipe.data in available()
     names = ("method", "epsilon", "loss", "threshold", "mu", "epochs", "regularization", "radius", "length")
     values = {name: getattr(spec, name) for name in (*names, "gradient_label")}

@@ -11,7 +11,7 @@ from dpviz.papers import LOCAL_RECIPES, PAPERS, Paper, local_recipes_of, recipes
 from dpviz.papers.claims import claims_of
 from dpviz.papers.records import VERDICTS, Claim, Finding
 from dpviz.runs.experiments import Measured, findings, measured
-from dpviz.ui.common.navigation import HANDOFF
+from dpviz.ui.common.handover import RecipeHandover, hand_over
 from dpviz.ui.common.runs import cached, cached_local, show_warnings
 from dpviz.views.ideas import idea_figure, idea_sentence
 from dpviz.views.papers import FROM_TEXT, OURS_ONLY, agreement, difference_colour, far_off, table_frames
@@ -142,7 +142,7 @@ def _open(at: str, recipes: tuple[str | None, ...]) -> None:
     click = st.session_state[at]
     recipe = recipes[click["row"]] if click is not None else None
     if recipe is not None:
-        st.session_state[HANDOFF] = {"recipe": recipe}
+        hand_over(RecipeHandover(recipe))
         st.session_state[GO] = "pages/local.py" if recipe in LOCAL_RECIPES else "pages/train.py"
 
 

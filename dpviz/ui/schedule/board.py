@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from dpviz.privacy import SCHEDULES, InputError, Schedule, calibrate, matching_c
 from dpviz.privacy.schedules import parse_csv
 from dpviz.training.limits import refuse_if_read_only
 from dpviz.training.local.parsing import check_size
+from dpviz.ui.common.handover import ScheduleHandover
 from dpviz.ui.common.knobs import entry_title, knob_values
 from dpviz.ui.schedule.editor import Curve, EditorState
 from dpviz.ui.schedule.settings import OWN_DATA, Settings, read_settings, session_key, write_settings
@@ -147,7 +148,7 @@ def fit(it: Board) -> None:
     settings = read_settings()
     if settings.target is None:
         raise InputError("there is no target; type one under Target ε first")
-    found = calibrate(it.sigmas, settings.sample_rate, settings.target, settings.delta, **settings.assumptions)
+    found = calibrate(it.sigmas, settings.sample_rate, settings.target, settings.delta, settings.assumptions)
     it.editor.push([rounded_up(sigma) for sigma in found.sigmas])
     achieved = settings.price(it.sigmas)
     share = achieved.upper / settings.target
@@ -160,7 +161,7 @@ def fit(it: Board) -> None:
 def match(it: Board) -> None:
     """Pin the constant that costs the same."""
     settings = read_settings()
-    found = matching_constant(it.sigmas, settings.sample_rate, settings.delta, **settings.assumptions)
+    found = matching_constant(it.sigmas, settings.sample_rate, settings.delta, settings.assumptions)
     constant = rounded_up(found.sigmas[0])
     curve = Curve(f"constant {constant:g}", (constant,) * len(it.sigmas))
     known = any(pin.name == curve.name for pin in it.pins)
@@ -217,15 +218,17 @@ def share(it: Board) -> None:
 # --- out of the page
 
 
-def handoff(it: Board, settings: Settings) -> dict[str, Any]:
-    """What the Train page needs to fill in its form."""
-    return {
-        "schedule": Schedule.custom(it.sigmas).to_json(),
-        "epochs": len(it.sigmas),
-        "batch_size": settings.batch_size,
-        "dataset": settings.dataset,
-        "delta": settings.delta,
-    }
+def handover(it: Board, settings: Settings) -> ScheduleHandover:
+    """What the Train page needs to fill in its form, and to say what it changes."""
+    return ScheduleHandover(
+        Schedule.custom(it.sigmas),
+        len(it.sigmas),
+        settings.dataset,
+        settings.dataset_size,
+        settings.batch_size,
+        settings.delta,
+        settings.assumptions,
+    )
 
 
 def as_json(it: Board, settings: Settings) -> dict[str, Any]:
@@ -239,7 +242,7 @@ def as_json(it: Board, settings: Settings) -> dict[str, Any]:
         "batch_size": settings.batch_size,
         "epochs": settings.epochs,
         "delta": settings.delta,
-        **settings.assumptions,
+        **asdict(settings.assumptions),
         "epsilon": {
             **{name: "infinity" if math.isinf(end) else end for name, end in ends.items()},
             "wide": cost.wide,

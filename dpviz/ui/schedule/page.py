@@ -7,12 +7,13 @@ from functools import partial
 
 import streamlit as st
 
-from dpviz.privacy import SCHEDULES, InputError, Schedule, guarantee, rdp_table
+from dpviz.privacy import SCHEDULES, InputError, Schedule, rdp_table
 from dpviz.privacy.schedules import CUSTOM
 from dpviz.training.limits import read_only
+from dpviz.training.pricing import steps_guarantee
 from dpviz.ui.common.cards import guarantee_card, input_error
+from dpviz.ui.common.handover import PLAIN, hand_over
 from dpviz.ui.common.knobs import choose, knob_inputs
-from dpviz.ui.common.navigation import HANDOFF
 from dpviz.ui.schedule import board as drawing
 from dpviz.ui.schedule.board import PRESET, Board, act, board
 from dpviz.ui.schedule.editor import Certified, Curve, schedule_editor
@@ -133,7 +134,7 @@ def _buttons(it: Board, settings: Settings) -> None:
             help="Choose one of the datasets to train on." if own else "Go to Train with everything filled in.",
         )
     if train:
-        st.session_state[HANDOFF] = drawing.handoff(it, settings)
+        hand_over(drawing.handover(it, settings))
         st.switch_page("pages/train.py")
 
 
@@ -169,15 +170,13 @@ def _details(it: Board, settings: Settings) -> None:
 
 def _guarantee(it: Board, settings: Settings) -> None:
     phases = settings.phases(it.sigmas)
-    guarantee_card(guarantee("dp-sgd", "none", phases, settings.delta, **settings.assumptions))
+    guarantee_card(steps_guarantee(*PLAIN, phases, settings.delta, settings.assumptions))
 
 
 def _price_tags(it: Board, settings: Settings) -> None:
     from dpviz.views.schedules import price_tag_figure, price_tag_frame, price_tag_words
 
-    frame = price_tag_frame(
-        it.sigmas, settings.sample_rate, settings.delta, adjacency=settings.adjacency, sampling=settings.sampling
-    )
+    frame = price_tag_frame(it.sigmas, settings.sample_rate, settings.delta, settings.assumptions)
     words = price_tag_words(frame)
     st.markdown(words)
     st.plotly_chart(price_tag_figure(frame), alt=words, config={"displayModeBar": False})
@@ -224,4 +223,4 @@ def _files(it: Board, settings: Settings) -> None:
 def _csv(sigmas: tuple[float, ...], settings: Settings) -> str:
     from dpviz.views.schedules import path_frame
 
-    return str(path_frame(sigmas, settings.sample_rate, settings.delta, **settings.assumptions).to_csv(index=False))
+    return str(path_frame(sigmas, settings.sample_rate, settings.delta, settings.assumptions).to_csv(index=False))

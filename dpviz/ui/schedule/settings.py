@@ -17,10 +17,9 @@ from dpviz.privacy import (
     ACCOUNTANTS,
     ADJACENCIES,
     SAMPLINGS,
+    Assumptions,
     Epsilon,
-    Ledger,
     Phase,
-    adjacency_of,
     epoch_phases,
     epsilon,
     nearest_adjacency,
@@ -59,8 +58,7 @@ class Settings:
             raise InputError(
                 f"batch size must be from 1 to the {self.dataset_size:,} training examples, got {self.batch_size:,}"
             )
-        ACCOUNTANTS[self.accountant]
-        object.__setattr__(self, "adjacency", adjacency_of(self.sampling, self.adjacency))
+        object.__setattr__(self, "adjacency", self.assumptions.adjacency)
 
     @property
     def sample_rate(self) -> float:
@@ -72,16 +70,15 @@ class Settings:
         return steps_per_epoch(self.sample_rate)
 
     @property
-    def assumptions(self) -> dict[str, str]:
-        """The three choices that every question to an accountant takes."""
-        return {"accountant": self.accountant, "adjacency": self.adjacency, "sampling": self.sampling}
+    def assumptions(self) -> Assumptions:
+        return Assumptions(self.accountant, self.adjacency, self.sampling)
 
     def phases(self, sigmas: Sequence[float]) -> tuple[Phase, ...]:
         return epoch_phases(sigmas, self.sample_rate)
 
     def price(self, sigmas: Sequence[float]) -> Epsilon:
         """What a curve costs; remembered, since a page asks again on every rerun."""
-        return _price(tuple(sigmas), self.sample_rate, self.delta, self.accountant, self.adjacency, self.sampling)
+        return _price(tuple(sigmas), self.sample_rate, self.delta, self.assumptions)
 
     def to_link(self) -> dict[str, Any]:
         """The fields of a share link."""
@@ -108,11 +105,8 @@ class Settings:
 
 
 @lru_cache(maxsize=512)
-def _price(
-    sigmas: tuple[float, ...], sample_rate: float, delta: float, accountant: str, adjacency: str, sampling: str
-) -> Epsilon:
-    ledger = Ledger(epoch_phases(sigmas, sample_rate))
-    return epsilon(ledger, delta, accountant=accountant, adjacency=adjacency, sampling=sampling)
+def _price(sigmas: tuple[float, ...], sample_rate: float, delta: float, assumptions: Assumptions) -> Epsilon:
+    return epsilon(epoch_phases(sigmas, sample_rate), delta, assumptions)
 
 
 def parse_delta(text: str) -> float:

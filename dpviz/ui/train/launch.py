@@ -8,10 +8,11 @@ from dpviz.privacy.registry import InputError
 from dpviz.runs import with_seeds
 from dpviz.runs.execution.pace import Pace, pace_from, trials
 from dpviz.training.limits import check_spec, limits_words, read_only
+from dpviz.training.pricing import planned_guarantee
 from dpviz.training.spec import RunSpec
 from dpviz.ui.common.cards import guarantee_card, input_error
 from dpviz.ui.common.runs import cached, load_all, start, store
-from dpviz.ui.train.run_form import expected_guarantee, key, parse_seeds, take_quick
+from dpviz.ui.train.run_form import changed_price, key, parse_seeds, take_quick
 from dpviz.ui.train.run_panel import pick
 from dpviz.views.numbers import delta_text, epsilon_text
 from dpviz.views.runs import NO_GUARANTEE, duration_words
@@ -22,12 +23,15 @@ LOOK_BACK = 100  # own runs that are searched for one alike
 
 def launch_panel(spec: RunSpec) -> None:
     """What the run will cost, then the last settings and Launch."""
-    price = expected_guarantee(check_spec(spec))
+    price = planned_guarantee(check_spec(spec))
     with st.container(border=True):
         with st.container(horizontal=True, vertical_alignment="top"):
             st.metric("Sound ε", epsilon_text(price.sound) if price.sound else NO_GUARANTEE, width="content")
             st.metric("Claimed ε", epsilon_text(price.claimed), width="content")
             _time(spec)
+        changed = changed_price(spec)
+        if changed:
+            st.info(changed)
         if spec.delta > 1 / spec.size:
             st.warning(
                 f"δ = {delta_text(spec.delta)} is above 1/N = {1 / spec.size:.2g}: publishing one random person's "

@@ -1,4 +1,4 @@
-"""The form of a new run: every table as a choice with its knobs, the numbers, and what the run will cost.
+"""The form of a new run: every table as a choice with its knobs, and the numbers.
 
 Its values live in the session under `train.<field>`, so that a recipe, another run or the Schedule page can fill it in.
 """
@@ -8,26 +8,28 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 import streamlit as st
 
 from dpviz.papers import RECIPES
-from dpviz.privacy import SCHEDULES, Guarantee, InputError, Schedule, epoch_phases, guarantee
+from dpviz.privacy import SCHEDULES, Assumptions, InputError, Schedule
 from dpviz.privacy.registry import Entry, Knob
 from dpviz.privacy.schedules import CUSTOM
 from dpviz.runs.settings import DEFAULT, LABELS
+from dpviz.training.pricing import AS_TRAINED, planned_guarantee
 from dpviz.training.spec import CHOICES, DATASETS, MODELS, NUMBERS, RunSpec
+from dpviz.ui.common.handover import PLAIN, RecipeHandover, ScheduleHandover, handed_over
 from dpviz.ui.common.knobs import choose, knob_inputs, knob_key
-from dpviz.ui.common.navigation import HANDOFF
 from dpviz.ui.schedule.settings import parse_delta
-from dpviz.views.numbers import delta_text
+from dpviz.views.numbers import delta_text, epsilon_text
+from dpviz.views.titles import ASSUMPTION_TITLES
 
 KEY = "train"
 OWN = ""  # "start from" nothing but one's own settings
 CURVE = f"{KEY}.curve"  # sigmas of a drawn schedule, if one was brought along
 NOTE = f"{KEY}.note"
+HANDED = f"{KEY}.handed"  # the schedule that was brought along, with the assumptions under which it was priced
 EXAMPLES = f"{KEY}.examples"
 MOST_SEEDS = 20
 QUICK = {"epochs": 3, "batch_size": 200}
@@ -66,11 +68,7 @@ def fill_in(spec: RunSpec) -> None:
         name = getattr(spec, choice)
         state[key(choice)] = name
         _fill_knobs(key(choice), table[name], spec.knobs_of(choice))
-    state[key("schedule")] = spec.schedule.name
-    if spec.schedule.name == CUSTOM:
-        state[CURVE] = spec.schedule.values
-    else:
-        _fill_knobs(key("schedule"), SCHEDULES[spec.schedule.name], dict(spec.schedule.knobs))
+    _fill_schedule(spec.schedule)
     for entry in (SIZES, RATES):
         _fill_knobs(KEY, entry, {name: getattr(spec, name) for name in entry.knobs})
     state[EXAMPLES] = spec.size
@@ -80,50 +78,68 @@ def fill_in(spec: RunSpec) -> None:
     state[key("start")] = spec.recipe if spec.recipe in RECIPES else OWN
 
 
+def _fill_schedule(schedule: Schedule) -> None:
+    st.session_state[key("schedule")] = schedule.name
+    if schedule.name == CUSTOM:
+        st.session_state[CURVE] = schedule.values
+    else:
+        _fill_knobs(key("schedule"), SCHEDULES[schedule.name], dict(schedule.knobs))
+
+
 def _fill_knobs(at: str, entry: Entry, values: Mapping[str, Any]) -> None:
     for name, value in values.items():
         st.session_state[knob_key(at, entry, name)] = value
 
 
 def prepare() -> None:
-    """First settings of a session, and what the Schedule page handed over."""
+    """First settings of a session, and what another page handed over."""
     if key("dataset") not in st.session_state:
         fill_in(DEFAULT)
-    handed = st.session_state.pop(HANDOFF, None)
-    if handed is not None:
-        try:
-            take_over(handed)
-        except InputError as error:
-            st.session_state[NOTE] = f"The schedule could not be taken over: {error}."
-
-
-def take_over(handed: Mapping[str, Any]) -> None:
-    """A recipe, or the drawn schedule and its settings, into the form; the rest stays as it is."""
-    if "recipe" in handed:
-        fill_in(RECIPES[handed["recipe"]].spec)
+    handed = handed_over()
+    if isinstance(handed, RecipeHandover):
+        fill_in(RECIPES[handed.recipe].spec)
         st.session_state[NOTE] = "The settings come from the Papers page."
-        return
-    schedule = Schedule.from_json(handed["schedule"])
-    epochs = int(handed["epochs"])
-    schedule.sigmas(epochs)
+    elif handed is not None:
+        take_over(handed)
+
+
+def take_over(handed: ScheduleHandover) -> None:
+    """The schedule and all that decides its epsilon into the form; the rest stays as it is."""
     state = st.session_state
-    known = handed.get("dataset") in DATASETS
-    if known:
-        state[key("dataset")] = handed["dataset"]
-        _take_dataset()
-    if schedule.name == CUSTOM:
-        state[CURVE] = schedule.values
-    else:
-        _fill_knobs(key("schedule"), SCHEDULES[schedule.name], dict(schedule.knobs))
-    _fill_knobs(KEY, SIZES, {"epochs": epochs, "batch_size": int(handed["batch_size"])})
-    state[EXAMPLES] = _whole(state[key("dataset")])
-    state[key("schedule")] = schedule.name
-    state[key("delta")] = delta_text(float(handed["delta"]))
+    state[key("dataset")] = handed.dataset
+    _take_dataset()
+    state[EXAMPLES] = handed.dataset_size
+    _fill_schedule(handed.schedule)
+    _fill_knobs(KEY, SIZES, {"epochs": handed.epochs, "batch_size": handed.batch_size})
+    state[key("delta")] = delta_text(handed.delta)
     state[key("start")] = OWN
-    state[key("method")] = "dp-sgd"
+    state[key("method")], state[key("curriculum")] = PLAIN
+    state[HANDED] = handed
     state[NOTE] = "The schedule and its settings come from the Schedule page."
-    if not known:
-        state[NOTE] += " It was priced for your own data; here it is trained on one of the datasets below."
+
+
+def changed_price(spec: RunSpec) -> str:
+    """What a run does not keep of the assumptions that its schedule was brought along with, and both epsilons.
+
+    Empty where it keeps them all, so that the epsilons are the same, and once the form's run is another one.
+    """
+    handed: ScheduleHandover | None = st.session_state.get(HANDED)
+    if handed is None or handed.assumptions == AS_TRAINED or not handed.is_of(spec):
+        return ""
+    there, here = (planned_guarantee(spec, assumptions).sound for assumptions in (handed.assumptions, AS_TRAINED))
+    return (
+        f"A run rests on other assumptions than the Schedule page had ({changed_words(handed.assumptions)}): its ε is "
+        f"{epsilon_text(here)}; on the Schedule page it was {epsilon_text(there)}."
+    )
+
+
+def changed_words(there: Assumptions) -> str:
+    """Each assumption that a run does not keep: its own, and the one that was asked for."""
+    return "; ".join(
+        f"{what}: {titles[getattr(AS_TRAINED, field)]} instead of {titles[getattr(there, field)]}"
+        for field, (what, titles) in ASSUMPTION_TITLES.items()
+        if getattr(there, field) != getattr(AS_TRAINED, field)
+    )
 
 
 def _take_recipe() -> None:
@@ -268,18 +284,3 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     if len(words) > MOST_SEEDS:
         raise InputError(f"at most {MOST_SEEDS} seeds at a time, got {len(words)}")
     return tuple(int(word) for word in words)
-
-
-# --- what it will cost
-
-
-def expected_guarantee(spec: RunSpec) -> Guarantee:
-    """The claimed and the sound epsilon of a run before it starts; remembered, since a page asks on every rerun."""
-    return _guarantee(spec.method, spec.curriculum, spec.schedule, spec.epochs, spec.sample_rate, spec.delta)
-
-
-@lru_cache(maxsize=512)
-def _guarantee(
-    method: str, curriculum: str, schedule: Schedule, epochs: int, sample_rate: float, delta: float
-) -> Guarantee:
-    return guarantee(method, curriculum, epoch_phases(schedule.sigmas(epochs), sample_rate), delta)

@@ -7,9 +7,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from dpviz.privacy import SCHEDULES, InputError, Schedule, epoch_phases, guarantee
+from dpviz.privacy import SCHEDULES, InputError, Schedule
 from dpviz.privacy.schedules import CUSTOM
 from dpviz.runs.sweeps.spec import Range, Search, Sweep, at_epsilon, read_toml, scaled
+from dpviz.training.pricing import planned_guarantee
 from tests.runs.conftest import small_spec
 
 GRID = """
@@ -42,8 +43,7 @@ def space_text(space: str) -> str:
 
 
 def sound(spec) -> float:
-    phases = epoch_phases(spec.schedule.sigmas(spec.epochs), spec.sample_rate)
-    return guarantee(spec.method, spec.curriculum, phases, spec.delta).sound.upper
+    return planned_guarantee(spec).sound.upper
 
 
 def test_grids_lie_side_by_side_and_each_is_every_combination():

@@ -1,0 +1,63 @@
+"""What one page leaves for the page it switches to: a record in the session, taken once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import streamlit as st
+
+from dpviz.privacy import Assumptions, InputError, Schedule
+from dpviz.privacy.records import check_delta
+from dpviz.training.spec import DATASETS, RunSpec
+
+HANDOFF = "handoff"
+PLAIN = ("dp-sgd", "none")  # method and curriculum that the Schedule page prices
+
+
+@dataclass(frozen=True)
+class ScheduleHandover:
+    """A schedule with everything that decides its epsilon, for the Train page."""
+
+    schedule: Schedule
+    epochs: int
+    dataset: str
+    dataset_size: int
+    batch_size: int
+    delta: float
+    assumptions: Assumptions
+
+    def __post_init__(self) -> None:
+        check_delta(self.delta)
+        whole = int(DATASETS[self.dataset].facts["size"])
+        if not 1 <= self.batch_size <= self.dataset_size <= whole:
+            raise InputError(
+                f"{self.dataset} has {whole:,} training examples, of which a batch is a part; got batches of "
+                f"{self.batch_size:,} of {self.dataset_size:,}"
+            )
+        self.schedule.sigmas(self.epochs)
+
+    def is_of(self, spec: RunSpec) -> bool:
+        """Whether the run would take these very steps, as plain DP-SGD: its epsilon differs by assumptions alone."""
+        handed = (*PLAIN, self.schedule, self.epochs, self.dataset_size, self.batch_size, self.delta)
+        run = (spec.schedule, spec.epochs, spec.size, spec.batch_size, spec.delta)
+        return (spec.method, spec.curriculum, *run) == handed
+
+
+@dataclass(frozen=True)
+class RecipeHandover:
+    """The name of a paper's experiment, for the page that runs it."""
+
+    recipe: str
+
+
+Handover = ScheduleHandover | RecipeHandover
+
+
+def hand_over(record: Handover) -> None:
+    st.session_state[HANDOFF] = record
+
+
+def handed_over() -> Handover | None:
+    """What the last page left; a second look finds nothing."""
+    record: Handover | None = st.session_state.pop(HANDOFF, None)
+    return record
