@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dpviz.privacy.accountants import ADJACENCIES, SAMPLINGS, adjacency_of
+from dpviz.privacy.assumptions import ADJACENCIES, SAMPLINGS, adjacency_of
 from dpviz.privacy.guarantees import NOT_COVERED, rule_of
 from dpviz.privacy.notebook import card, claimed_text, reasons
 from dpviz.privacy.rounding import delta_number, epsilon_number
