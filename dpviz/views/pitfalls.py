@@ -58,7 +58,7 @@ class Example:
 
     def price(self, sigmas: Iterable[float] | None = None, **assumptions: str) -> Epsilon:
         phases = self.phases if sigmas is None else epoch_phases(sigmas, self.sample_rate)
-        return epsilon(Ledger(phases), self.delta, **assumptions)  # type: ignore[arg-type]
+        return epsilon(Ledger(phases), self.delta, **assumptions)
 
 
 @dataclass(frozen=True)
