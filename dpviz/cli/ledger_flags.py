@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dpviz.cli.command import number, whole
-from dpviz.privacy.accountants import ADJACENCIES, SAMPLINGS, adjacency_of
+from dpviz.privacy.accountants import ADJACENCIES, SAMPLINGS, SamplingOptions, adjacency_of
 from dpviz.privacy.calibrate import check_steps
 from dpviz.privacy.records import ROUNDINGS, Phase, epoch_phases, steps_per_epoch
 from dpviz.privacy.registry import InputError
@@ -67,7 +67,7 @@ class Plan:
     sampling: str
 
     @property
-    def options(self) -> dict[str, str]:
+    def options(self) -> SamplingOptions:
         return {"adjacency": self.adjacency, "sampling": self.sampling}
 
     @property

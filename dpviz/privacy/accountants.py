@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from functools import partial
+from typing import TypedDict
 
 import numpy as np
 
@@ -64,6 +65,19 @@ LAST_ORDER = f"bound at the largest Renyi order, {LARGEST_ORDER:,.0f}: a still l
 EVERY_ORDER = np.concatenate([ORDERS, np.geomspace(64, LARGEST_ORDER, 60)])
 CONVERSION = {"rdp": "improved", "rdp-classic": "classic"}
 LEAST_LOG_DELTA = -600.0  # a smaller delta is rounded up to this one
+
+
+class SamplingOptions(TypedDict):
+    """How batches are drawn and who is protected, as keyword arguments of every question below."""
+
+    adjacency: str | None
+    sampling: str
+
+
+class AccountingOptions(SamplingOptions):
+    """The same, and who computes the answer."""
+
+    accountant: str
 
 
 def adjacency_of(sampling: str, adjacency: str | None = None) -> str:
