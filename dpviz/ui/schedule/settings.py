@@ -26,6 +26,7 @@ from dpviz.privacy import (
     nearest_adjacency,
     steps_per_epoch,
 )
+from dpviz.privacy.accountants import AccountingOptions
 from dpviz.privacy.records import check_delta
 from dpviz.privacy.registry import InputError, Table
 from dpviz.training.spec import DATASETS
@@ -72,7 +73,7 @@ class Settings:
         return steps_per_epoch(self.sample_rate)
 
     @property
-    def assumptions(self) -> dict[str, str]:
+    def assumptions(self) -> AccountingOptions:
         """The three choices that every question to an accountant takes."""
         return {"accountant": self.accountant, "adjacency": self.adjacency, "sampling": self.sampling}
 
