@@ -61,11 +61,12 @@ def _run(args: argparse.Namespace) -> Result:
     started = time.monotonic()
     budgets = _numbers(args.budgets)
     data = load_tabular(args.data, args.data_dir, args.label)
-    specs = specs_for(_base(args), _names(args.methods), budgets)
+    specs: Sequence[LocalSpec] = specs_for(_base(args), _names(args.methods), budgets)
     if args.cross_validate:
         specs = choose_lambda(data, specs, folds=args.folds, seed=args.seed, progress=Bar("cross-validation"))
     trials = run_trials(data, specs, repeats=args.repeats, seed=args.seed, progress=Bar("training"))
     pairs = [pair for first in ("prestige", "masked") for pair in differences(trials, first, "djw")]
+    result: dict[str, object]
     result = {"rows": [trial.to_json() for trial in trials], "differences": [pair.to_json() for pair in pairs]}
     result |= {"data": data.name, "people": data.people, "notes": data.notes}
     if args.out is not None:

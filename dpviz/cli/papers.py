@@ -98,6 +98,7 @@ def _reproduce_locally(recipes: tuple[LocalRecipe, ...], args: argparse.Namespac
 
 
 def _listed(reproduction: Reproduction, wanted: tuple[Task, ...], local: tuple[LocalRecipe, ...]) -> Result:
+    rows: list[tuple[str, int | None, str]]
     rows = [(task.recipe, task.seed, reproduction.state(task)) for task in wanted]
     absent = missing_locally(local)
     rows += [(recipe.name, None, "missing" if recipe in absent else "cached") for recipe in local]

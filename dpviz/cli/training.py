@@ -125,7 +125,8 @@ class Bar:
     """One line on standard error that is drawn over; where that is no terminal, one line an epoch."""
 
     def __init__(self, runs: int) -> None:
-        self.runs, self.ids, self.drawn = runs, [], 0.0
+        self.runs, self.drawn = runs, 0.0
+        self.ids: list[str] = []
         self.terminal = sys.stderr.isatty()
 
     def step(self, progress: Progress) -> None:

@@ -100,7 +100,7 @@ def gains(leads: Mapping[str, Sequence[float]], pairs: int, alone: float = ONE_S
     runs = [len(lead) for lead in leads.values()]
     freedom = sum(runs) - len(runs)
     if min(runs) > 1:
-        apart = stdtrit(freedom, 1 - SIGNIFICANT / 2) * math.sqrt(squares / freedom)
+        apart = float(stdtrit(freedom, 1 - SIGNIFICANT / 2)) * math.sqrt(squares / freedom)
         chances = {name: apart / math.sqrt(len(lead)) for name, lead in leads.items()}
         chance = apart * math.sqrt(sum(1 / count for count in runs)) / len(runs)
     else:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, ParamSpec, TypeVar
 
+P = ParamSpec("P")
+T = TypeVar("T")
+Function = TypeVar("Function", bound=Callable[..., Any])
 Value = float | int | str | bool
 
 
@@ -83,10 +86,10 @@ class Table(dict[str, Entry]):
         self[name] = Entry(name, help, knobs, facts=facts or {})
         return self[name]
 
-    def register(self, name: str, **knobs: Knob) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def register(self, name: str, **knobs: Knob) -> Callable[[Function], Function]:
         """Decorator: the function becomes the entry, the first line of its docstring its help."""
 
-        def keep(function: Callable[..., Any]) -> Callable[..., Any]:
+        def keep(function: Function) -> Function:
             help = (function.__doc__ or "").strip().partition("\n")[0]
             self.add(name, help, None, **knobs)
             self[name] = Entry(name, help, knobs, function)
@@ -95,15 +98,15 @@ class Table(dict[str, Entry]):
         return keep
 
 
-class Builders(dict[str, Callable[..., Any]]):
+class Builders(dict[str, Callable[..., T]], Generic[T]):
     """The heavy half of a table: one function per entry, imported only when a run starts."""
 
     def __init__(self, table: Table) -> None:
         super().__init__()
         self.table = table
 
-    def __call__(self, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        def keep(function: Callable[..., Any]) -> Callable[..., Any]:
+    def __call__(self, name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+        def keep(function: Callable[P, T]) -> Callable[P, T]:
             self.table[name]
             if name in self:
                 raise ValueError(f"{self.table.noun} {name!r} is built twice")

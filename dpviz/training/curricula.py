@@ -19,7 +19,7 @@ from dpviz.training.data.readers import Data
 from dpviz.training.gradients.per_example import Keep
 from dpviz.training.spec import CURRICULA
 
-BUILDERS = Builders(CURRICULA)
+BUILDERS: Builders[Curriculum] = Builders(CURRICULA)
 
 # The model's own loss on every training example, in an epoch counted from 0.
 OwnLosses = Callable[[int], Tensor]

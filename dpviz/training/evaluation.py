@@ -60,6 +60,6 @@ def forward(model: nn.Module, inputs: Tensor) -> tuple[Tensor, list[Tensor]]:
     return logits, seen[:-1]
 
 
-def weighted_layers(model: nn.Module) -> dict[str, nn.Module]:
+def weighted_layers(model: nn.Module) -> dict[str, nn.Conv2d | nn.Linear]:
     """Convolutions and fully connected layers by name, in the order in which they were added."""
     return {name: layer for name, layer in model.named_modules() if isinstance(layer, nn.Conv2d | nn.Linear)}

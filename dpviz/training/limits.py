@@ -62,7 +62,7 @@ _FIXED = {
 
 def _logistic(spec: RunSpec) -> int:
     facts = DATASETS[spec.dataset].facts
-    return (math.prod(facts["shape"]) + 1) * int(facts["classes"])
+    return int(math.prod(facts["shape"]) + 1) * int(facts["classes"])
 
 
 def _curricula(spec: RunSpec) -> int:
@@ -71,8 +71,12 @@ def _curricula(spec: RunSpec) -> int:
     return 16 * (64 + 1) + 32 * (16 * 16 + 1) + head
 
 
+def _always(count: int) -> Callable[[RunSpec], int]:
+    return lambda spec: count
+
+
 WEIGHTS: dict[str, Callable[[RunSpec], int]] = {
-    **{name: (lambda spec, count=count: count) for name, count in _FIXED.items()},
+    **{name: _always(count) for name, count in _FIXED.items()},
     "cnn-curricula": _curricula,
     "logistic": _logistic,
 }

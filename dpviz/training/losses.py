@@ -20,7 +20,7 @@ from dpviz.training.spec import LOSSES
 # logits [batch, classes], labels [batch], epoch, pre-activations of each hidden layer -> losses [batch]
 PerExampleLoss = Callable[[Tensor, Tensor, int, Sequence[Tensor]], Tensor]
 
-BUILDERS = Builders(LOSSES)
+BUILDERS: Builders[PerExampleLoss] = Builders(LOSSES)
 
 
 def build_loss(name: str, knobs: Mapping[str, Value]) -> PerExampleLoss:
@@ -62,17 +62,19 @@ class MeanSquare(torch.autograd.Function):
     def forward(ctx: Any, h: Tensor) -> Tensor:
         ctx.save_for_backward(h)
         flat = h.movedim(1, -1).flatten(1)  # no copy where the channels lie side by side
-        return torch.linalg.vecdot(flat, flat) / flat.shape[1]
+        squared: Tensor = torch.linalg.vecdot(flat, flat)
+        return squared / flat.shape[1]
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        h: Tensor
         (h,), (grad,) = ctx.saved_tensors, grads
         return h * (2 / h[0].numel() * grad).view(-1, *(1,) * (h.dim() - 1))
 
 
 def _penalty(hidden: Sequence[Tensor]) -> Tensor | float:
     """sum over hidden layers of |h^m|^2 / d_m, d_m the layer's size (Eq. 7)."""
-    return sum((MeanSquare.apply(h) for h in hidden), start=0.0)
+    return sum((MeanSquare.apply(h) for h in hidden), start=0.0)  # type: ignore[no-untyped-call]
 
 
 @BUILDERS("cross-entropy")

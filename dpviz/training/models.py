@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from dpviz.privacy.registry import Builders, InputError, Value
 from dpviz.training.spec import MODELS
 
-BUILDERS = Builders(MODELS)
+BUILDERS: Builders[nn.Module] = Builders(MODELS)
 ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU}
 SCATTER_GROUPS = 27
 CHANNELS_PER_GROUP = 8

@@ -20,7 +20,7 @@ from torch import Tensor
 from dpviz.privacy.registry import Builders, InputError, Value
 from dpviz.training.spec import OPTIMIZERS, RATES
 
-BUILDERS = Builders(OPTIMIZERS)
+BUILDERS: Builders[Optimizer] = Builders(OPTIMIZERS)
 
 # (weights, noisy gradient, this step, the weights' slots): changes weights and slots in place.
 Update = Callable[..., None]
@@ -138,7 +138,7 @@ def _lion(parameters: Sequence[Tensor], beta1: float, beta2: float, weight_decay
 
 # --- learning rates and clipping norms over the epochs ------------------------------------------------------------
 
-_FACTORS = Builders(RATES)
+_FACTORS: Builders[float] = Builders(RATES)
 
 
 @_FACTORS("constant")

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dpviz.privacy.registry import InputError
 from dpviz.training.spec import RunSpec
 
 GRID_BITS = 20  # secure noise is rounded to a grid of this many bits below its standard deviation
@@ -61,6 +62,8 @@ class Seeded:
         return self.generator.get_state()
 
     def load(self, state: Tensor | None) -> None:
+        if state is None:
+            raise InputError("the checkpoint lacks a seeded stream's place; delete it to start the run over")
         self.generator.set_state(state)
 
 

@@ -50,9 +50,11 @@ def error_figure(frame: pd.DataFrame, reported: pd.DataFrame | None = None, colu
     figure = go.Figure(layout=layout(BUDGET, ERROR, height=380))
     batches = sorted(frame["batch_size"].unique())
     for (method, batch), lines in frame.groupby(["method", "batch_size"], sort=False):
+        method = str(method)
         name = METHOD_TITLES[method] + (f", batch {batch}" if len(batches) > 1 else "")
         _add_errors(figure, lines.sort_values("budget"), name, method, DASHES[batches.index(batch) % 3], column)
     for method, points in reported.groupby("method") if reported is not None else ():
+        method = str(method)
         figure.add_scatter(
             x=points["budget"],
             y=points["error"],
@@ -116,6 +118,7 @@ def epoch_figure(frame: pd.DataFrame, column: str = "error") -> go.Figure:
     title = ERROR if column == "error" else "Visits that led to an update (%)"
     figure = go.Figure(layout=layout("Epoch (visits of each person)", title, height=320))
     for method, lines in frame.groupby("method", sort=False):
+        method = str(method)
         name = METHOD_TITLES[method]
         figure.add_scatter(
             x=lines["epoch"],
@@ -147,13 +150,13 @@ def table3_frame(results: Sequence[LocalResult], data: str) -> pd.DataFrame:
     """Table 3 beside ours, one row a loss and method; ours is cross-validated, at epsilon 1, if it was run."""
     rows = []
     for loss, title in LOSS_TITLES.items():
-        for number in reported_frame(data, loss).itertuples():
-            own = next(rows_of(LOCAL_RECIPES[f"prestige/{data}-{number.method}-{loss}"], results), None)
+        for number in reported_frame(data, loss).to_dict("records"):
+            own = next(rows_of(LOCAL_RECIPES[f"prestige/{data}-{number['method']}-{loss}"], results), None)
             rows.append(
                 (
                     title,
-                    METHOD_TITLES[number.method],
-                    _plus_minus(number.error, number.std),
+                    METHOD_TITLES[number["method"]],
+                    _plus_minus(number["error"], number["std"]),
                     _plus_minus(100 * own["mean_error"], 100 * own["std_error"]) if own else "not run",
                 )
             )

@@ -156,7 +156,7 @@ def agreement(frames: Iterable[pd.DataFrame]) -> str:
 
 def far_off(frames: Iterable[pd.DataFrame]) -> str:
     """Our results that are not near the reported ones, in a sentence; empty if there are none."""
-    rows = [row for frame in frames for row in frame.itertuples() if abs(row.difference) > NEAR]
+    rows = [row for frame in frames for row in frame[frame["difference"].abs() > NEAR].itertuples()]
     names = dict.fromkeys(f"{row.title}{_by_the_way(row)} ({row.difference:+.2f})" for row in rows)
     return f"Further off: {'; '.join(names)}." if names else ""
 

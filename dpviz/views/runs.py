@@ -82,7 +82,7 @@ def curve(run: Run) -> list[tuple[float, ...]]:
 def _number(record: EpochRecord, column: str, seconds: float) -> float:
     if column == "minutes":
         return seconds / 60
-    value = getattr(record, column)
+    value: float | None = getattr(record, column)
     if value is None:
         return math.nan
     return 100 * value if column in PERCENT else value

@@ -169,3 +169,8 @@ def test_a_run_of_old_goes_on_with_the_noise_it_began_with():
     drawn = torch.randn(26_010, generator=Seeded(0, "noise").generator)
     first = torch.cat([noise.flatten() for noise in noise_of(old)[0]])
     assert torch.allclose(first, drawn.double(), atol=1e-3)
+
+
+def test_a_seeded_stream_does_not_go_on_from_nowhere():
+    with pytest.raises(InputError, match="lacks a seeded stream's place"):
+        Seeded(0, "batches").load(None)

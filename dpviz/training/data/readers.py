@@ -76,8 +76,8 @@ class Data:
 
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
-            tensors = [torch.from_numpy(arrays[name]) for name in _TENSORS]
-        return cls(*tensors, classes=int(arrays["classes"]))
+            images, labels, test_images, test_labels = (torch.from_numpy(arrays[name]) for name in _TENSORS)
+        return cls(images, labels, test_images, test_labels, int(arrays["classes"]))
 
     def first(self, examples: int) -> Data:
         """The same test set, and only the first so many training examples."""
@@ -185,11 +185,12 @@ def _load(name: str, where: Path) -> Data:
 
     read = _read_cifar if name == "cifar10" else _read_idx
     mean, std = (torch.tensor(numbers).view(1, -1, 1, 1) for numbers in STATISTICS[name])
-    parts: list[Tensor] = []
-    for pixels, labels in read(SOURCES[name], where):
-        images = torch.from_numpy(pixels).float().div_(255).sub_(mean).div_(std)
-        parts += [images, torch.from_numpy(labels).long()]
-    return Data(*parts, classes=int(DATASETS[name].facts["classes"]))
+
+    def tensors(pixels: np.ndarray, labels: np.ndarray) -> tuple[Tensor, Tensor]:
+        return torch.from_numpy(pixels).float().div_(255).sub_(mean).div_(std), torch.from_numpy(labels).long()
+
+    train, test = read(SOURCES[name], where)
+    return Data(*tensors(*train), *tensors(*test), classes=int(DATASETS[name].facts["classes"]))
 
 
 Arrays = tuple[np.ndarray, np.ndarray]
@@ -254,7 +255,8 @@ def import_torchvision() -> ModuleType:
             _schemas.append(torch.library.Library("torchvision", "FRAGMENT"))
             _schemas[-1].define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
         import torchvision.datasets
-    return torchvision.datasets
+    datasets: ModuleType = torchvision.datasets
+    return datasets
 
 
 _schemas: list[torch.library.Library] = []

@@ -18,7 +18,7 @@ from dpviz.training.spec import CLIPPINGS
 # squared norms [layers, batch], clip_norm -> factors [layers, batch]
 ClippingRule = Callable[[Tensor, float], Tensor]
 
-BUILDERS = Builders(CLIPPINGS)
+BUILDERS: Builders[ClippingRule] = Builders(CLIPPINGS)
 HAIR = 32  # units of rounding: many times the relative error of a norm
 
 

@@ -160,6 +160,7 @@ def in_strips(layer: nn.Conv2d) -> bool:
 
 def conv_rows(layer: nn.Conv2d, inputs: Tensor, buffers: Buffers, owner: nn.Module | None) -> list[Tensor]:
     """What the kernel sees, [batch, places, ins], in one piece for an owner who keeps it, else maybe in strips."""
+    assert not isinstance(layer.padding, str), unsupported(layer)
     (down, right), (high, wide) = layer.padding, layer.kernel_size
     (step_y, step_x), (gap_y, gap_x) = layer.stride, layer.dilation
     batch, channels, height, width = inputs.shape
@@ -169,8 +170,8 @@ def conv_rows(layer: nn.Conv2d, inputs: Tensor, buffers: Buffers, owner: nn.Modu
     padded[:, down : height - down, right : width - right].copy_(inputs.permute(0, 2, 3, 1))
     example, row, pixel, _ = padded.stride()
     if owner is None and in_strips(layer):
-        shape, stride = (batch, height, places_x, wide, channels), (example, row, step_x * pixel, gap_x * pixel, 1)
-        strips = buffers.take("rows", shape, inputs).copy_(padded.as_strided(shape, stride))
+        tall, jump = (batch, height, places_x, wide, channels), (example, row, step_x * pixel, gap_x * pixel, 1)
+        strips = buffers.take("rows", tall, inputs).copy_(padded.as_strided(tall, jump))
         strips = strips.view(batch, height * places_x, wide * channels)
         return [strips[:, y * gap_y * places_x :][:, : places_y * places_x] for y in range(high)]
     shape = (batch, places_y, places_x, high, wide, channels)

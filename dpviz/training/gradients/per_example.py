@@ -138,9 +138,12 @@ class PerExample:
         logits = module(inputs)
         losses = self.loss(logits, targets, epoch, outputs[:-1])
         losses.sum().backward()
-        shares = [Written([p.grad_sample for p in layer.parameters(recurse=False)]) for layer in self.layers]
+        shares: list[Share] = []
+        for layer in self.layers:  # Opacus hangs `grad_sample` on torch's parameters
+            written = [p.grad_sample for p in layer.parameters(recurse=False)]  # type: ignore[attr-defined]
+            shares.append(Written(written))
         for p in self.model.parameters():
-            p.grad = p.grad_sample = None
+            p.grad = p.grad_sample = None  # type: ignore[attr-defined]
         return logits.detach(), losses.detach(), shares
 
 
@@ -152,7 +155,7 @@ class Observed(nn.Module):
         self.layer, self.outputs = layer, outputs
 
     def forward(self, x: Tensor) -> Tensor:
-        output = self.layer(x)
+        output: Tensor = self.layer(x)
         self.outputs.append(output)
         return output
 

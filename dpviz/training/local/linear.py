@@ -288,8 +288,8 @@ def _lockstep(
             else:
                 lanes.plain_block(data.train_rows[rows], data.train_labels[rows])
         models = (lanes.weights, lanes.average)
-        errors = (_errors(data, parts, weights * lanes.length, lanes.intercept) for weights in models)
-        history.append((*errors, (lanes.updates - before) / math.ceil(visits / batch)))
+        final, averaged = (_errors(data, parts, weights * lanes.length, lanes.intercept) for weights in models)
+        history.append((final, averaged, (lanes.updates - before) / math.ceil(visits / batch)))
     columns = (np.stack(values, axis=2) for values in zip(*history, strict=True))
     return Trained(lanes.weights, lanes.average, *columns)
 

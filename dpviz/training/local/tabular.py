@@ -98,14 +98,17 @@ def _mnist38(data_dir: Path | None) -> Tabular:
     where = find("mnist", data_dir)
     if where is None:
         raise InputError(f"MNIST was not found; put its .gz files into {places(data_dir)[0] / 'MNIST' / 'raw'}")
-    source, parts = SOURCES["mnist"], []
-    files = list(source.files)
-    for images, digits in (files[:2], files[2:]):
+    source = SOURCES["mnist"]
+    train_images, train_digits, test_images, test_digits = source.files
+
+    def part(images: str, digits: str) -> tuple[FloatArray, FloatArray]:
         pixels = _parse_idx(_verified(source, where, images), images, 3)
         labels = _parse_idx(_verified(source, where, digits), digits, 1)
         keep = (labels == 3) | (labels == 8)
-        parts += [unit_rows(pixels[keep].reshape(-1, 784).astype(float)), np.where(labels[keep] == 8, 1.0, -1.0)]
-    return Tabular("mnist38", *parts, notes=("3 is -1, 8 is +1", UNIT))
+        return unit_rows(pixels[keep].reshape(-1, 784).astype(float)), np.where(labels[keep] == 8, 1.0, -1.0)
+
+    train, test = part(train_images, train_digits), part(test_images, test_digits)
+    return Tabular("mnist38", *train, *test, notes=("3 is -1, 8 is +1", UNIT))
 
 
 @functools.lru_cache(maxsize=1)
@@ -160,11 +163,11 @@ def _file(data_dir: Path | None, *parts: str) -> Path:
 
 @functools.lru_cache(maxsize=1)
 def _a7a(data_dir: Path | None) -> Tabular:
-    parts: list[FloatArray] = []
-    for file in ("a7a", "a7a.t"):
+    def part(file: str) -> tuple[FloatArray, FloatArray]:
         rows, labels = parse_libsvm(_file(data_dir, "libsvm-adult", file).read_bytes(), features=123)
-        parts += [unit_rows(rows), np.where(labels > 0, 1.0, -1.0)]
-    return Tabular("a7a", *parts, notes=("at most 50,000 dollars a year is -1, more is +1", UNIT))
+        return unit_rows(rows), np.where(labels > 0, 1.0, -1.0)
+
+    return Tabular("a7a", *part("a7a"), *part("a7a.t"), notes=("at most 50,000 dollars a year is -1, more is +1", UNIT))
 
 
 DIABETES_NUMBERS = {

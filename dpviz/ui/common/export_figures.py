@@ -38,11 +38,13 @@ def _no_formula(value: Any) -> Any:
 
 def as_html(figure: Any) -> bytes:
     """The figure as one page with everything in it, so that it opens without a network."""
-    return printable(figure).to_html(include_plotlyjs=True, full_html=True).encode()
+    page: str = printable(figure).to_html(include_plotlyjs=True, full_html=True)
+    return page.encode()
 
 
 def as_png(figure: Any) -> bytes:
-    return printable(figure).to_image(format="png", width=1100, height=600, scale=2)
+    image: bytes = printable(figure).to_image(format="png", width=1100, height=600, scale=2)
+    return image
 
 
 def has_kaleido() -> bool:

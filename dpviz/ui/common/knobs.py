@@ -93,14 +93,17 @@ def _input(
         "disabled": disabled,
         "persist_state": "session",
     }
+    shown: Value | None
     if knob.choices:
-        return st.selectbox(label, knob.choices, format_func=knob_title, **common)
-    if isinstance(knob.default, bool):
-        return st.toggle(label, **common)
-    if isinstance(knob.default, int):
-        return st.number_input(label, _bound(knob.low, int), _bound(knob.high, int), step=1, **common)
-    low, high = _bound(knob.low, float), _bound(knob.high, float)
-    return st.number_input(label, low, high, step=_step(float(knob.default)), format="%.6g", **common)
+        shown = st.selectbox(label, knob.choices, format_func=knob_title, **common)
+    elif isinstance(knob.default, bool):
+        shown = st.toggle(label, **common)
+    elif isinstance(knob.default, int):
+        shown = st.number_input(label, _bound(knob.low, int), _bound(knob.high, int), step=1, **common)
+    else:
+        low, high = _bound(knob.low, float), _bound(knob.high, float)
+        shown = st.number_input(label, low, high, step=_step(float(knob.default)), format="%.6g", **common)
+    return shown
 
 
 def _bound(limit: float, kind: type) -> Any:

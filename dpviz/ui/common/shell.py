@@ -44,9 +44,10 @@ async def warm_up(_: st.App) -> AsyncIterator[None]:
 
 
 def _load_pages() -> None:
-    from dpviz.ui import compare, schedule_page
+    from dpviz.ui.compare import page as compare
+    from dpviz.ui.schedule import page as schedule
 
-    schedule_page.prepare()
+    schedule.prepare()
     compare.prepare()
 
 

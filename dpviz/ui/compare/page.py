@@ -108,14 +108,21 @@ def view_controls(folded: pd.DataFrame) -> Comparison:
             )
         if view in WITH_EPSILON:
             st.segmented_control(
-                "Epsilon", list(EPSILONS), format_func=EPSILONS.get, required=True, width="content", **_at("epsilon")
+                "Epsilon",
+                list(EPSILONS),
+                format_func=EPSILONS.__getitem__,
+                required=True,
+                width="content",
+                **_at("epsilon"),
             )
         if view in WITH_LOG:
             st.toggle("Log axis", width="content", **_at("log"))
         if view == "equal":
             st.number_input("ε at most", AT.low, AT.high, step=0.1, format="%.4g", width=140, **_at("at"))
-    values = {field.name: state[key(field.name)] for field in fields(Comparison)}
-    return Comparison(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+    chosen = {field.name: state[key(field.name)] for field in fields(Comparison)}
+    values: dict[str, Any]
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in chosen.items()}
+    return Comparison(**values)
 
 
 def _at(field: str) -> dict[str, Any]:
@@ -192,7 +199,8 @@ def show_view(shown: Comparison, folded: pd.DataFrame) -> tuple[Any | None, pd.D
         log_x = shown.log and shown.view in WITH_LOG
         figure = comparison_figure(folded, view.x or shown.column, view.y, shown.highlight, log_x=log_x)
     st.plotly_chart(figure, key=f"compare.figure.{shown.view}", alt=f"{VIEWS[shown.view].title}: {len(ends)} curves")
-    NOTES.get(shown.view, lambda *_: None)(shown, ends)
+    if shown.view in NOTES:
+        NOTES[shown.view](shown, ends)
     return figure, rows
 
 

@@ -119,7 +119,7 @@ def confusions(run: Run, other: Run | None, epoch: int) -> None:
     """Which class is taken for which, on test data or on the examples looked at; two runs side by side."""
     st.subheader("Confusion")
     part = st.segmented_control(
-        "Data", ["test", "train"], default="test", key="gradients.part", format_func=PARTS.get, required=True
+        "Data", ["test", "train"], default="test", key="gradients.part", format_func=PARTS.__getitem__, required=True
     )
     runs = [run] if other is None else [run, other]
     for place, (index, one) in zip(st.columns(2), enumerate(runs), strict=False):

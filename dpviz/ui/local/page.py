@@ -43,7 +43,7 @@ from dpviz.views.plane import plane_figure
 
 JOB = "local.job"
 UPLOAD = "upload"
-PICTURE = {"length": 4.0, "radius": 1.5, "epochs": 4, "batch_size": 1}
+PICTURE: dict[str, Any] = {"length": 4.0, "radius": 1.5, "epochs": 4, "batch_size": 1}
 PICTURE_VISITS = 64
 _one_file_at_a_time = threading.Lock()  # reading takes some hundred MB
 GRADIENT_LABELS = {ANSWERED: "the answered label (as printed)", TRUE: "the person's own label"}
@@ -83,7 +83,7 @@ def settings() -> LocalSpec:
     method = left.selectbox(
         "Method in the picture",
         [name for name in METHODS if name != "sgd"],
-        format_func=METHOD_TITLES.get,
+        format_func=METHOD_TITLES.__getitem__,
         help="  \n".join(f"**{METHOD_TITLES[name]}**: {METHODS[name].help}" for name in METHODS),
         **key("method"),
     )
@@ -101,7 +101,7 @@ def settings() -> LocalSpec:
     loss = left.selectbox(
         "Loss",
         list(LOSSES),
-        format_func=LOSS_TITLES.get,
+        format_func=LOSS_TITLES.__getitem__,
         help="  \n".join(f"**{LOSS_TITLES[name]}**: {LOSSES[name].help}" for name in LOSSES),
         **key("loss"),
     )
@@ -128,16 +128,24 @@ def _more(loss: str) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for place, (name, title) in zip((left, right, left, right), names.items(), strict=True):
         knob = RANGES[name]
-        low, high = (int(knob.low), 100) if name == "epochs" else (knob.low, knob.high)
-        values[name] = place.number_input(
-            title, low, high, knob.default, help=knob.help, format="%d" if name == "epochs" else "%.4g", **key(name)
-        )
+        if name == "epochs":
+            values[name] = place.number_input(
+                title, int(knob.low), 100, int(knob.default), help=knob.help, format="%d", **key(name)
+            )
+        else:
+            values[name] = place.number_input(
+                title, knob.low, knob.high, float(knob.default), help=knob.help, format="%.4g", **key(name)
+            )
     for name, knob in LOSSES[loss].knobs.items():
+        title, first = f"{LOSS_TITLES[loss]}: {name}", float(knob.default)
         values["loss_knob"] = left.number_input(
-            f"{LOSS_TITLES[loss]}: {name}", knob.low, knob.high, knob.default, help=knob.help, **key(f"{loss}.{name}")
+            title, knob.low, knob.high, first, help=knob.help, **key(f"{loss}.{name}")
         )
     values["gradient_label"] = st.selectbox(
-        "Gradients are made with", list(GRADIENT_LABELS), format_func=GRADIENT_LABELS.get, **key("gradient_label")
+        "Gradients are made with",
+        list(GRADIENT_LABELS),
+        format_func=GRADIENT_LABELS.__getitem__,
+        **key("gradient_label"),
     )
     return values
 
@@ -271,7 +279,7 @@ def launch(spec: LocalSpec, data: Tabular | None) -> None:
         list(METHODS),
         default=["prestige", "djw", "sgd"],
         selection_mode="multi",
-        format_func=METHOD_TITLES.get,
+        format_func=METHOD_TITLES.__getitem__,
         **key("methods"),
     )
     repeats = st.slider("Repeats", 2, 20, 5, help="The paper has 20.", **key("repeats"))

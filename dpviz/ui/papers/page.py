@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import pandas as pd
 import streamlit as st
 
 from dpviz.papers import LOCAL_RECIPES, PAPERS, Paper, local_recipes_of, recipes_of
 from dpviz.papers.claims import claims_of
-from dpviz.papers.records import VERDICTS, Claim, Finding
+from dpviz.papers.records import VERDICTS, Claim, Finding, LocalRecipe, Recipe
 from dpviz.runs.experiments import Measured, findings, measured
 from dpviz.ui.common.handover import RecipeHandover, hand_over
 from dpviz.ui.common.runs import cached, cached_local, show_warnings
@@ -92,7 +93,8 @@ def _table(paper: Paper, heading: str, frame: pd.DataFrame) -> None:
     recipes = tuple(recipe if isinstance(recipe, str) else None for recipe in frame["recipe"])
     error = bool(local_recipes_of(paper.name))
     label, page = (OPEN_LOCAL, "Local privacy") if error else (OPEN, "Train")
-    shown = frame.assign(open=[label if recipe else None for recipe in recipes])
+    labels: list[Any] = [label if recipe else None for recipe in recipes]
+    shown = frame.assign(open=labels)
     colour = functools.partial(difference_colour, error=error)
     ours = "Test error of the last weights, mean over repeats." if error else ACCURACY
     number, text = st.column_config.NumberColumn, st.column_config.TextColumn
@@ -154,7 +156,7 @@ def go() -> None:
 
 def left_open(paper: Paper) -> None:
     """What the paper leaves open and what was chosen, and doubts about its numbers."""
-    recipes = (*recipes_of(paper.name), *local_recipes_of(paper.name))
+    recipes: tuple[Recipe | LocalRecipe, ...] = (*recipes_of(paper.name), *local_recipes_of(paper.name))
     values = {value: None for recipe in recipes for value in recipe.open_values}
     if values:
         with st.expander(f"What the paper leaves open, and what was chosen ({len(values)})"):

@@ -237,7 +237,8 @@ def settings_form() -> RunSpec:
         persist_state="session",
         help="Gradient norms, layer sizes and confusion after each epoch, for the Gradients page. Slower.",
     )
-    spec = RunSpec(schedule=schedule, delta=parse_delta(delta), diagnostics=diagnostics, knobs=flat, **names, **sizes)
+    fields: dict[str, Any] = {**names, **sizes}
+    spec = RunSpec(schedule=schedule, delta=parse_delta(delta), diagnostics=diagnostics, knobs=flat, **fields)
     return dataclasses.replace(spec, recipe=recipe_of(spec, st.session_state[key("start")]))
 
 
@@ -257,7 +258,7 @@ def _schedule(place: Any, *, private: bool) -> Schedule:
     curve = st.session_state.get(CURVE)
     with place:
         entry = choose("Noise", SCHEDULES, key("schedule"), leave_out=() if curve else (CUSTOM,))
-    if entry.name == CUSTOM:
+    if entry.name == CUSTOM and curve:
         st.caption(
             f"Your own curve: {len(curve)} epochs, σ from {min(curve):g} to {max(curve):g}; its length is fixed."
         )

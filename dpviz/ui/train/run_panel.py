@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable, Mapping
+from typing import Literal
 
 import streamlit as st
 
@@ -99,7 +100,7 @@ def _pick(summaries: tuple[Summary, ...]) -> Summary:
 
 def known(by_id: Mapping[str, Summary], *wishes: str | None) -> str:
     """The first wish that is a run's id, else the newest run."""
-    return next((wish for wish in wishes if wish in by_id), next(iter(by_id)))
+    return next((wish for wish in wishes if wish and wish in by_id), next(iter(by_id)))
 
 
 def pick(run_id: str) -> None:
@@ -268,12 +269,25 @@ def _diagnostics(run: Run) -> None:
         )
 
 
-def _button(label: str, run_id: str, action: Callable[..., None], *arguments: object, **options: object) -> bool:
+def _button(
+    label: str,
+    run_id: str,
+    action: Callable[..., None],
+    *arguments: object,
+    help: str | None = None,
+    type: Literal["primary", "secondary"] = "secondary",
+) -> bool:
     """A button that acts on a run; what goes wrong is shown as a sentence at the top."""
     locked = read_only()
-    if locked:
-        options |= {"disabled": True, "help": locked}
-    return st.button(label, key=f"train.{label}.{run_id}", on_click=_act, args=(action, run_id, *arguments), **options)
+    return st.button(
+        label,
+        key=f"train.{label}.{run_id}",
+        help=locked or help,
+        on_click=_act,
+        args=(action, run_id, *arguments),
+        type=type,
+        disabled=bool(locked),
+    )
 
 
 def _act(action: Callable[..., None], run_id: str, *arguments: object) -> None:

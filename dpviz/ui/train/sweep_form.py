@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import streamlit as st
 
 from dpviz.privacy import SCHEDULES
 from dpviz.privacy.registry import Entry, InputError, Knob, Table, Value
 from dpviz.privacy.schedules import CUSTOM
 from dpviz.runs.settings import PLAIN
-from dpviz.runs.sweeps.spec import RESERVED, Range, Search, Sweep
+from dpviz.runs.sweeps.spec import RESERVED, Grid, Range, Search, Sweep
 from dpviz.training.spec import CHOICES, RunSpec
 from dpviz.ui.common.knobs import entry_title, knob_inputs, knob_title
 from dpviz.ui.train.run_form import parse_seeds
@@ -48,7 +50,8 @@ def sweep_form(spec: RunSpec, seeds: str, title: str) -> Sweep:
     if not keys:
         raise InputError("choose at least one setting to vary")
     varied = tuple((key, read(key, inputs)) for key, inputs in asked.items())
-    grids, search = ((varied,), None) if kind == GRID else ((), Search(trials, varied))
+    # Only a search asks for ranges.
+    grids, search = ((cast(Grid, varied),), None) if kind == GRID else ((), Search(trials, varied))
     sweep = Sweep(spec, parse_seeds(seeds), grids, search, epsilon, title).check()
     if sweep.runs > MOST_RUNS:
         raise InputError(f"from here at most {MOST_RUNS} runs, got {sweep.runs:,}; dpviz sweep takes more")
@@ -71,7 +74,7 @@ def setting_title(key: str) -> str:
 
 # --- the inputs of one setting
 
-Inputs = tuple[Value, ...] | str | dict[str, Value]  # names that were chosen, numbers as typed, or a range
+Inputs = tuple[Value, ...] | str | dict[str, Any]  # names that were chosen, numbers as typed, or a range
 
 
 def _ask(key: str, spec: RunSpec, kind: str) -> Inputs:
@@ -161,7 +164,8 @@ def value_of(key: str, spec: RunSpec) -> Value:
     """The value that the form has at present."""
     table, _, knob = key.partition(".")
     if not knob:
-        return getattr(spec, key)
+        value: Value = getattr(spec, key)
+        return value
     return (dict(spec.schedule.knobs) if table == "schedule" else spec.knobs_of(table))[knob]
 
 

@@ -107,15 +107,18 @@ def _sweep(own: Store, found: Result, *, first: bool) -> None:
 
 
 def _results(found: Result, *, running: bool) -> None:
-    columns = {
-        "accuracy": st.column_config.NumberColumn("Test accuracy (%)", format="%.2f"),
-        "spread": st.column_config.NumberColumn("± over seeds", format="%.2f"),
-        "epsilon": st.column_config.NumberColumn("Sound ε", format="%.3f"),
-        "runs": "Runs done",
-        "note": "",
-    }
-    named = {name: setting_title(name) for name in found.sweep.varied}
-    st.dataframe(sweep_frame(found), hide_index=True, column_config=columns | named)
+    st.dataframe(
+        sweep_frame(found),
+        hide_index=True,
+        column_config={
+            "accuracy": st.column_config.NumberColumn("Test accuracy (%)", format="%.2f"),
+            "spread": st.column_config.NumberColumn("± over seeds", format="%.2f"),
+            "epsilon": st.column_config.NumberColumn("Sound ε", format="%.3f"),
+            "runs": "Runs done",
+            "note": "",
+            **{name: setting_title(name) for name in found.sweep.varied},
+        },
+    )
     if found.sweep.search and found.sweep.epsilon is None:
         _front(found)
     if found.winner is None or running:
