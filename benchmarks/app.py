@@ -17,7 +17,7 @@ from dpviz.privacy import Schedule
 from dpviz.runs import Store
 from dpviz.training.spec import EpochRecord, RunSpec
 from dpviz.ui.schedule.share import encode
-from tests.ui.conftest import CHROMIUM_ARGUMENTS, ROOT, chromium_path, start_server, stop_server
+from tests.browser import CHROMIUM_ARGUMENTS, ROOT, chromium_path, start_server, stop_server
 
 EPOCHS, STROKES, SESSIONS, RUNS = 100, 30, 10, 200
 SETTINGS = {"dataset_size": 60_000, "batch_size": 600, "delta": 1e-5, "dataset": "mnist"}

@@ -25,7 +25,7 @@ from dpviz.privacy import Schedule
 from dpviz.privacy.registry import InputError
 from dpviz.runs import Store
 from dpviz.ui.schedule.share import encode
-from tests.ui.conftest import CHROMIUM_ARGUMENTS, ROOT, chromium_path, start_server, stop_server
+from tests.browser import CHROMIUM_ARGUMENTS, ROOT, chromium_path, start_server, stop_server
 
 EPOCHS = 20
 PAUSE = (1.0, 4.0)  # seconds between two things that a person does

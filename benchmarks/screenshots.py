@@ -11,7 +11,7 @@ from pathlib import Path
 from playwright.sync_api import Page, expect, sync_playwright
 
 from dpviz.ui.common.navigation import places
-from tests.ui.conftest import CHROMIUM_ARGUMENTS, ROOT, chromium_path, start_server, stop_server
+from tests.browser import CHROMIUM_ARGUMENTS, ROOT, chromium_path, start_server, stop_server
 
 IMAGES = ROOT / "docs" / "images"
 UNFINISHED = "[data-testid=stStatusWidget], [data-testid=stSkeleton], [data-stale=true]"

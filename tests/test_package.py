@@ -15,9 +15,8 @@ from playwright.sync_api import expect
 
 import dpviz
 from dpviz.ui.common.navigation import PLACES
-from tests.ui.conftest import browser, free_port, new_page, stop_server, wait_for_server
+from tests.browser import free_port, stop_server, wait_for_server
 
-__all__ = ["browser", "new_page"]  # fixtures of the browser tests
 ROOT = Path(__file__).parents[1]
 LINEAR = "--schedule linear --start 5 --end 1 --epochs 20 --dataset-size 60000 --batch-size 600"
 

@@ -15,8 +15,8 @@ from streamlit.testing.v1 import AppTest
 
 from dpviz.runs import ForegroundRunner, Store
 from dpviz.runs.store import store as store_module
+from tests.browser import ROOT
 from tests.runs.conftest import small_spec
-from tests.ui.conftest import ROOT
 from tests.views.made_runs import keep, made_run
 
 PAGES = ("schedule", "train", "compare", "gradients", "papers", "local", "guide")

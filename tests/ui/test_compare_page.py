@@ -20,7 +20,7 @@ from dpviz.ui.compare.link import ALL, VIEWS, Comparison, parse_link, to_link
 from dpviz.ui.compare.page import TABLE, _ends_table
 from dpviz.views.comparison import comparison_frame, endpoints, fold, group_of
 from dpviz.views.comparison_figures import comparison_figure
-from tests.ui.conftest import ROOT
+from tests.browser import ROOT
 from tests.views.made_runs import keep, made_run
 
 WAIT = 90_000  # a busy machine is no reason to fail

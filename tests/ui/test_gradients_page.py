@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from tests.ui.conftest import ROOT
+from tests.browser import ROOT
 from tests.views.made_runs import keep, made_run
 
 

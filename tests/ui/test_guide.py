@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 from streamlit.testing.v1 import AppTest
 
 from dpviz.views.pitfalls import PITFALLS
-from tests.ui.conftest import ROOT
+from tests.browser import ROOT
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from streamlit.testing.v1 import AppTest
 
 from dpviz.runs import Store
 from dpviz.ui.common.navigation import places
-from tests.ui.conftest import ROOT
+from tests.browser import ROOT
 from tests.views.made_runs import keep, made_run
 
 PAGES = [place.script for place in places()]

@@ -18,7 +18,7 @@ from websockets.sync.client import connect
 
 from dpviz.training.limits import LIMITS
 from dpviz.ui.common.request_guard import host_allowed, host_name, origin_allowed
-from tests.ui.conftest import APP, _start, stop_server
+from tests.browser import APP, _start, stop_server
 
 NAME = "dpviz.example.org"  # what the operator allows
 EVIL = "evil.example"

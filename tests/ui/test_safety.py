@@ -22,7 +22,7 @@ from dpviz.ui.local.job import Job
 from dpviz.ui.train import launch
 from dpviz.views.comparison import comparison_frame, fold
 from dpviz.views.comparison_figures import comparison_figure
-from tests.ui.conftest import ROOT, start_server, stop_server
+from tests.browser import ROOT, start_server, stop_server
 from tests.views.made_runs import keep, made_run, made_spec
 
 EVIL = "<script>window.sprung=1</script><img src=x onerror=window.sprung=1>![x](http://192.0.2.1/y.png)"

@@ -19,7 +19,7 @@ from dpviz.ui.schedule.board import BOARD, MAX_PINS, as_json, handover, rounded_
 from dpviz.ui.schedule.settings import OWN_DATA, Settings, delta_warning, parse_delta, session_key
 from dpviz.ui.schedule.share import decode, encode
 from dpviz.views.numbers import epsilon_text
-from tests.ui.conftest import ROOT
+from tests.browser import ROOT
 
 PATIENCE = 20_000  # milliseconds; other work may share the machine
 

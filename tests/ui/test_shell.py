@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import expect
 
 from dpviz.ui.common.navigation import PLACES, places
-from tests.ui.conftest import ROOT, start_server, stop_server
+from tests.browser import ROOT, start_server, stop_server
 
 APP = ROOT / "app.py"
 

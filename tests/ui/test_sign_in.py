@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import expect
 
 from dpviz.runs import Store
-from tests.ui.conftest import ROOT, start_server, stop_server
+from tests.browser import ROOT, start_server, stop_server
 from tests.ui.test_train_page import WAIT, fill_in_quick_logistic, heading, launch
 
 

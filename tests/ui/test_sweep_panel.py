@@ -20,8 +20,8 @@ from dpviz.ui.common.runs import plain
 from dpviz.ui.train import sweep_panel
 from dpviz.ui.train.sweep_form import first_range, knob_of, named_values, parse_values, setting_title, variable
 from dpviz.views.sweeps import front_figure, front_frame, progress_text, sweep_frame
+from tests.browser import ROOT
 from tests.runs.conftest import small_spec
-from tests.ui.conftest import ROOT
 from tests.ui.test_train_page import WAIT, button, fill_in_quick_logistic, folder, open_page
 
 __all__ = ["folder"]  # a fixture

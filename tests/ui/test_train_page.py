@@ -25,7 +25,7 @@ from dpviz.ui.schedule.settings import Settings
 from dpviz.ui.train.run_form import fitting_models, parse_seeds, recipe_of
 from dpviz.ui.train.run_panel import known, share_done
 from dpviz.views.numbers import epsilon_number, epsilon_text
-from tests.ui.conftest import ROOT, start_server, stop_server
+from tests.browser import ROOT, start_server, stop_server
 from tests.views.made_runs import keep, made_run
 
 # --- small parts ------------------------------------------------------------------------------------------------------

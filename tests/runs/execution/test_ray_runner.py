@@ -24,11 +24,8 @@ from dpviz.runs.sweeps.result import result
 from dpviz.runs.sweeps.spec import Sweep
 from dpviz.training.checkpoint import from_bytes
 from tests.runs.conftest import ROOT, small_spec
-from tests.ui.conftest import browser, new_page, serve
 from tests.ui.test_sweep_panel import type_values, vary
 from tests.ui.test_train_page import WAIT, button, fill_in_quick_logistic, open_page
-
-__all__ = ["browser", "new_page", "serve"]  # fixtures
 
 # Ray leaves sockets to its processes, and speaks of what its next versions will do.
 pytestmark = [

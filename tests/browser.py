@@ -1,4 +1,7 @@
-"""A Streamlit server on a free port and a real Chromium, shared by every browser test."""
+"""A Streamlit server on a free port and a real Chromium, shared by every browser test.
+
+A plugin of tests/conftest.py: fixtures that two files import would start two of Playwright, and it takes only one.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 
 expect.set_options(timeout=30_000)  # a busy machine is no reason to fail
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 APP = ROOT / "app.py"
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 CHROMIUM_ARGUMENTS = (
