@@ -94,7 +94,8 @@ def callers(name: str, sources: dict[str, str]) -> list[str]:
 def texts() -> dict[str, str]:
     paths = [*SOURCES, *sorted((ROOT / "benchmarks").glob("*.py"))]
     named = {str(path.relative_to(ROOT)): path.read_text() for path in paths}
-    return {path: text for path, text in named.items() if not path.startswith("dpviz/privacy/")}
+    hands_out = "dpviz/__init__.py"  # the public names; it asks nothing itself
+    return {path: text for path, text in named.items() if not path.startswith(("dpviz/privacy/", hands_out))}
 
 
 @pytest.mark.parametrize("name", ONE_ASKER)

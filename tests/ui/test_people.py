@@ -93,7 +93,7 @@ def test_a_link_to_another_persons_run_shows_nothing_of_it(folder, script):
 def test_another_persons_run_can_be_neither_deleted_renamed_stopped_nor_resumed(folder):
     other = give(folder, BOB, title="Of Bob", status="stopped", count=2)
     code = (
-        "import streamlit as st\nfrom dpviz.privacy import InputError\nfrom dpviz.ui import runs\n"
+        "import streamlit as st\nfrom dpviz.privacy import InputError\nfrom dpviz.ui.common import runs\n"
         "for deed in (runs.store().delete, runs.stop, runs.resume, lambda i: runs.store().rename(i, 'x')):\n"
         f"    try:\n        deed({other!r})\n        st.text('done')\n    except InputError as error:\n"
         "        st.text(str(error))\n"
