@@ -1,4 +1,4 @@
-"""Who may import whom: privacy <- training <- papers <- runs <- views <- ui <- pages, app, serve, cli."""
+"""Who may import whom: privacy <- training <- papers <- runs <- views <- ui <- pages, app, cli."""
 
 import ast
 import subprocess

@@ -235,7 +235,7 @@ NUMBERS: dict[str, Knob] = {
 }
 
 
-# Version of the random streams (noise.py): 1, of which runs of one seed shared their noise, or 2.
+# Version of the random streams (random_streams.py): 1, of which runs of one seed shared their noise, or 2.
 STREAMS = 2
 
 

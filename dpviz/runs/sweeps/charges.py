@@ -84,7 +84,7 @@ def _state(run: Summary | None) -> str:
 
 @functools.lru_cache(maxsize=10_000)  # a page asks every second
 def spent_of(spec: RunSpec, steps: int, redone: tuple[Steps, ...] = ()) -> Spent:
-    """A run's steps as its rule prices them, and whether others drew the same noise: see training/noise.py."""
+    """A run's steps as its rule prices them, and whether others drew the same noise: see training/random_streams.py."""
     if rule_of(spec.method, spec.curriculum).sound is None:
         return Spent(None)
     return Spent(spent_phases(spec, steps, redone), spec.seed if spec.streams == 1 and not spec.secure else None)
