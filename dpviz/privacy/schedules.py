@@ -79,7 +79,8 @@ def logarithmic(epochs: int, start: float, end: float) -> FloatArray:
 @SCHEDULES.register("cosine", start=START, end=END)
 def cosine(epochs: int, start: float, end: float) -> FloatArray:
     """Half a cosine wave: sigma(t) = end + (start - end) (1 + cos(pi t / (T - 1))) / 2."""
-    return end + (start - end) * (1 + np.cos(np.pi * _progress(epochs))) / 2
+    left = (1 + np.cos(np.pi * _progress(epochs))) / 2
+    return start * left + end * (1 - left)  # a mean of both: a difference would cancel where they are far apart
 
 
 @SCHEDULES.register(

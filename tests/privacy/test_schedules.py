@@ -124,3 +124,8 @@ def test_any_text_is_a_schedule_or_one_sentence(text: str) -> None:
 def test_a_curve_that_leaves_the_numbers_is_refused_by_its_epoch(start: float) -> None:
     with pytest.raises(InputError, match=r"epoch 7\d\d"):
         Schedule.of("exponential-decay", start=start, rate=-1.0).sigmas(800)
+
+
+def test_a_cosine_keeps_its_ends_however_far_apart_they_are() -> None:
+    assert Schedule.of("cosine", start=1.02, end=67108866.0).sigmas(3)[0] == 1.02
+    assert Schedule.of("cosine", start=67108866.0, end=1.02).sigmas(3)[-1] == 1.02
