@@ -49,7 +49,7 @@ class Provenance:
         try:
             return cls(**data)
         except TypeError:
-            raise InputError(f"not a provenance: {str(data)[:60]}") from None
+            raise InputError(f"not a provenance: {str(data)[:60]!r}") from None
 
 
 @dataclass(frozen=True)
