@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 from dpviz.runs import ForegroundRunner, Run, Store
 from dpviz.training.spec import EpochRecord
 from tests.browser import ROOT, start_server, stop_server
-from tests.ui.test_train_page import fill_in_quick_logistic, heading, launch
+from tests.ui.train.test_train_page import fill_in_quick_logistic, heading, launch
 
 pytestmark = pytest.mark.faults
 WAIT = 90_000

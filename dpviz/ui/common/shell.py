@@ -12,6 +12,7 @@ from starlette.middleware import Middleware
 
 from dpviz.training.limits import read_only
 from dpviz.ui.common.auth import person, sign_out_button
+from dpviz.ui.common.base_path import BasePathAnswer
 from dpviz.ui.common.navigation import places
 from dpviz.ui.common.request_guard import RequestGuard
 
@@ -33,7 +34,10 @@ def run() -> None:
 
 def middleware() -> list[Middleware]:
     """What stands before Streamlit on the server."""
-    return [Middleware(RequestGuard, option=st.get_option, locked=read_only)]
+    return [
+        Middleware(RequestGuard, option=st.get_option, locked=read_only),
+        Middleware(BasePathAnswer, option=st.get_option),
+    ]
 
 
 @asynccontextmanager

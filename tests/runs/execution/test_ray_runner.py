@@ -24,8 +24,8 @@ from dpviz.runs.sweeps.result import result
 from dpviz.runs.sweeps.spec import Sweep
 from dpviz.training.checkpoint import from_bytes
 from tests.runs.conftest import ROOT, small_spec
-from tests.ui.test_sweep_panel import type_values, vary
-from tests.ui.test_train_page import WAIT, button, fill_in_quick_logistic, open_page
+from tests.ui.train.test_sweep_panel import type_values, vary
+from tests.ui.train.test_train_page import WAIT, button, fill_in_quick_logistic, open_page
 
 # Ray leaves sockets to its processes, and speaks of what its next versions will do.
 pytestmark = [

@@ -13,7 +13,7 @@ from playwright.sync_api import expect
 
 from dpviz.runs import Store
 from tests.browser import ROOT, start_server, stop_server
-from tests.ui.test_train_page import WAIT, fill_in_quick_logistic, heading, launch
+from tests.ui.train.test_train_page import WAIT, fill_in_quick_logistic, heading, launch
 
 
 class Provider(ThreadingHTTPServer):

@@ -492,7 +492,7 @@ def test_a_push_that_the_editor_cannot_show_is_refused(sigmas):
 
 
 def test_every_part_of_the_component_is_shipped():
-    folder = Path(__file__).parents[2] / "dpviz" / "ui" / "schedule" / "editor"
+    folder = Path(__file__).parents[3] / "dpviz" / "ui" / "schedule" / "editor"
     text = (folder / "__init__.py").read_text(encoding="utf-8")
     parts = [path.name for path in folder.iterdir() if path.suffix in (".js", ".css", ".html")]
     assert [part for part in parts if f'"{part}"' not in text] == []

@@ -22,7 +22,7 @@ from dpviz.ui.train.sweep_form import first_range, knob_of, named_values, parse_
 from dpviz.views.sweeps import front_figure, front_frame, progress_text, sweep_frame
 from tests.browser import ROOT
 from tests.runs.conftest import small_spec
-from tests.ui.test_train_page import WAIT, button, fill_in_quick_logistic, folder, open_page
+from tests.ui.train.test_train_page import WAIT, button, fill_in_quick_logistic, folder, open_page
 
 __all__ = ["folder"]  # a fixture
 

@@ -12,7 +12,7 @@ from dpviz.papers import PAPERS
 from dpviz.papers.claims import claims_of
 from dpviz.papers.records import VERDICTS
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture

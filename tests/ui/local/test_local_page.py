@@ -17,7 +17,7 @@ from dpviz.ui.common.handover import RecipeHandover
 from dpviz.ui.local import page as local_page
 from dpviz.ui.local.job import Job, check_work
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 TALL = {"width": 1100, "height": 2600}  # scrolling closes an open list
 PATIENCE = 90_000  # a busy machine is no reason to fail
 expect.set_options(timeout=PATIENCE)
