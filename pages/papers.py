@@ -1,4 +1,4 @@
-"""Papers: what five papers propose and report, what was measured here, and what holds."""
+"""Papers: what the papers propose and report, what was measured here, and what holds."""
 
 import streamlit as st
 

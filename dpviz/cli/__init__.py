@@ -42,7 +42,7 @@ def parser() -> Parser:
     top = Parser(
         prog="dpviz",
         description="The privacy-utility trade-off of differentially private training: tight epsilons of any noise "
-        "schedule, calibration to a budget, private training, and the baselines of five papers.",
+        "schedule, calibration to a budget, private training, and the baselines of published papers.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

@@ -208,6 +208,6 @@ def _claim_json(claim: Claim, finding: Finding) -> dict[str, Any]:
 
 
 COMMANDS = (
-    Command("papers", "what five papers report beside what was measured, and what holds", _papers_arguments, _papers),
+    Command("papers", "what the papers report beside what was measured, and what holds", _papers_arguments, _papers),
     Command("reproduce", "run the papers' experiments that are not cached yet", _reproduce_arguments, _reproduce),
 )

@@ -1,7 +1,7 @@
-"""What each of the five papers reports, as data with its place, and the recipe of each of its experiments.
+"""What each paper reports, as data with its place, and the recipe of each of its experiments.
 
-Every paper has a folder here: `paper.toml` (what it proposes, what it leaves open, its recipes), one CSV file for each
-of its tables, and `text.csv` for the numbers that only its text gives.
+Every paper has a folder here: `paper.toml` (its names, what it proposes, its picture, what it leaves open, its
+recipes), one CSV file for each of its tables, and `text.csv` for the numbers that only its text gives.
 """
 
 from dpviz.papers.library import (

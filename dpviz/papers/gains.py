@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from scipy.special import stdtrit
+import numpy as np
+from scipy.special import stdtr, stdtrit
 
 from dpviz.papers.records import Curve, Curves
+from dpviz.privacy.rdp import FloatArray
 
 ONE_SEED = 0.3  # points: less than this between two single runs on MNIST may be chance
 SIGNIFICANT = 0.05
@@ -107,6 +109,14 @@ def gains(leads: Mapping[str, Sequence[float]], pairs: int, alone: float = ONE_S
         chances, chance = dict.fromkeys(leads, alone), alone
     each = {name: Gain(means[name], chances[name], len(lead)) for name, lead in leads.items()}
     return Gains(each, Gain(fmean(means.values()), chance, min(runs)), len(leads) == pairs)
+
+
+def correlation(xs: Sequence[float] | FloatArray, ys: Sequence[float] | FloatArray) -> tuple[float, float]:
+    """Pearson's r and its two-sided p-value: Student's t = r sqrt(f / (1 - r^2)) with f = n - 2 degrees of freedom."""
+    r = float(np.corrcoef(xs, ys)[0, 1])
+    freedom = len(xs) - 2
+    t = abs(r) * math.sqrt(freedom / max(1e-15, 1 - r * r))
+    return r, float(2 * stdtr(freedom, -t))
 
 
 def seeds(counts: Iterable[int]) -> str:

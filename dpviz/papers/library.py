@@ -1,4 +1,4 @@
-"""PAPERS, REPORTED, RECIPES and LOCAL_RECIPES, read once from the papers' folders.
+"""PAPERS, REPORTED, RECIPES and LOCAL_RECIPES, read once from the papers' folders: every folder with a `paper.toml`.
 
 A table file is as wide as the paper's table: a row is an experiment, `epsilon`, `delta`, `spread` and `note` describe
 it, and every other column is a quantity. A recipe starts from its paper's [base], or from the recipe it is `like`.
@@ -20,22 +20,19 @@ from dpviz.privacy.schedules import Schedule
 from dpviz.training.local.spec import LocalSpec
 from dpviz.training.spec import RunSpec
 
-SHORT_NAMES = ("curricula", "losing-less", "optimizers", "prestige", "screening")
 DESCRIBING = ("place", "experiment", "epsilon", "delta", "spread", "note")
 KINDS = {"table": "Table", "figure": "Fig."}
 
 
-def _folder(paper: str) -> Traversable:
-    return resources.files(__package__) / paper
+def _folders() -> dict[str, Traversable]:
+    """The folder of each paper, by its name."""
+    folders = {folder.name: folder for folder in resources.files(__package__).iterdir() if folder.is_dir()}
+    return {name: folder for name, folder in sorted(folders.items()) if (folder / "paper.toml").is_file()}
 
 
-def _toml(paper: str) -> dict[str, Any]:
-    return tomllib.loads((_folder(paper) / "paper.toml").read_text(encoding="utf-8"))
-
-
-def _reported(paper: str) -> Iterator[Reported]:
+def _reported(paper: str, folder: Traversable) -> Iterator[Reported]:
     """Every number of every CSV file of a paper, tables before text."""
-    for file in sorted(_folder(paper).iterdir(), key=lambda file: file.name):
+    for file in sorted(folder.iterdir(), key=lambda file: file.name):
         stem, _, ending = file.name.rpartition(".")
         if ending != "csv":
             continue
@@ -73,7 +70,7 @@ def _spec(recipe: str, settings: Mapping[str, Any]) -> RunSpec:
 
 def _recipes(paper: str) -> Iterator[Recipe | LocalRecipe]:
     """The experiments of a paper; those that name their `data` are local ones."""
-    data = _toml(paper)
+    data = _TOML[paper]
     for short, own in data.get("recipes", {}).items():
         name, settings = f"{paper}/{short}", _settings(short, data)
         open_values = tuple(
@@ -89,19 +86,25 @@ def _recipes(paper: str) -> Iterator[Recipe | LocalRecipe]:
             yield Recipe(name, paper, own["title"], _spec(name, settings), *beside)
 
 
-def _paper(name: str) -> Paper:
-    data = _toml(name)
-    lists = {key: tuple(data.get(key, ())) for key in ("summary", "methods", "doubts", "tried")}
-    return Paper(name, data["title"], data["authors"], data["year"], **lists)
+def _paper(name: str, data: Mapping[str, Any]) -> Paper:
+    """The paper's own keys, lists as tuples; its recipes and titles are read apart."""
+    fields = Paper.__dataclass_fields__
+    own: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in data.items() if key in fields
+    }
+    return Paper(name, **own)
 
 
-PAPERS: Named[Paper] = Named("paper", {name: _paper(name) for name in SHORT_NAMES})
-REPORTED: tuple[Reported, ...] = tuple(number for name in SHORT_NAMES for number in _reported(name))
-_EVERY = tuple(recipe for name in SHORT_NAMES for recipe in _recipes(name))
+_FOLDERS = _folders()
+_TOML = {name: tomllib.loads((it / "paper.toml").read_text(encoding="utf-8")) for name, it in _FOLDERS.items()}
+_PAPERS = sorted((_paper(name, data) for name, data in _TOML.items()), key=lambda paper: paper.order)
+PAPERS: Named[Paper] = Named("paper", {paper.name: paper for paper in _PAPERS})
+REPORTED: tuple[Reported, ...] = tuple(number for name in PAPERS for number in _reported(name, _FOLDERS[name]))
+_EVERY = tuple(recipe for name in PAPERS for recipe in _recipes(name))
 RECIPES: Named[Recipe] = Named("recipe", {it.name: it for it in _EVERY if isinstance(it, Recipe)})
 LOCAL_RECIPES: Named[LocalRecipe] = Named("recipe", {it.name: it for it in _EVERY if isinstance(it, LocalRecipe)})
 TITLES: dict[str, str] = {it.name: it.title for it in _EVERY} | {
-    f"{name}/{short}": title for name in SHORT_NAMES for short, title in _toml(name).get("titles", {}).items()
+    f"{name}/{short}": title for name in PAPERS for short, title in _TOML[name].get("titles", {}).items()
 }
 """What people call an experiment, also one that is reported without a recipe."""
 

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
 
 import numpy as np
-from scipy.special import stdtr
 
-from dpviz.papers.gains import SIGNIFICANT, Gains, by_seed, gains, seeds
+from dpviz.papers.gains import SIGNIFICANT, Gains, by_seed, correlation, gains, seeds
 from dpviz.papers.library import LOCAL_RECIPES, RECIPES, REPORTED
 from dpviz.papers.priced_claims import PAIRS, cost
 from dpviz.papers.records import Claim, Curve, Curves, Errors, Finding
@@ -100,14 +99,6 @@ def _told(one: str, other: str) -> str:
 
 
 # --- accuracy against log epsilon ---------------------------------------------------------------------------------
-
-
-def correlation(logs: Sequence[float], accuracies: Sequence[float]) -> tuple[float, float]:
-    """Pearson's r and its two-sided p-value: t = r sqrt(f / (1 - r^2)) with f = n - 2 degrees of freedom."""
-    r = float(np.corrcoef(logs, accuracies)[0, 1])
-    freedom = len(logs) - 2
-    t = abs(r) * math.sqrt(freedom / max(1e-15, 1 - r * r))
-    return r, float(2 * stdtr(freedom, -t))
 
 
 def _log_epsilon(curves: Curves) -> Finding:

@@ -101,19 +101,26 @@ def headline(reported: Iterable[Reported]) -> Reported | None:
 
 @dataclass(frozen=True)
 class Paper:
-    """A paper by its short name: what it proposes in four sentences, its methods, and doubts about its numbers.
+    """A paper by its folder's name: what it proposes in four sentences, its methods, and doubts about its numbers.
 
-    `tried` says what was tried where our numbers and the paper's differ.
+    `order` is its place among the papers; `picture` names the function that draws its idea ("module:function"; papers
+    know no pictures); `tried` says what was tried where our numbers and the paper's differ; `diagnostics`, that it
+    looks inside its runs.
     """
 
     name: str
+    order: int
     title: str
+    short_title: str
     authors: str
     year: int
+    picture: str
+    picture_sentence: str
     summary: tuple[str, ...]
     methods: tuple[str, ...]
     doubts: tuple[str, ...]
     tried: tuple[str, ...] = ()
+    diagnostics: bool = False
 
 
 # Recipe -> seed -> curve, as measured here, and local recipe -> test errors, one a repeat. Papers know no runs: whoever

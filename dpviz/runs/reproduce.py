@@ -61,7 +61,7 @@ ORDER: tuple[tuple[tuple[str, ...], tuple[int, ...]], ...] = (
 class Task:
     """One run to be made: an experiment with a seed.
 
-    `losing-less` looks inside its runs, so its seed 0 does too; screening counts the updates that it accepted there.
+    Where a paper looks inside its runs, seed 0 does too; screening counts the updates that it accepted there.
     """
 
     recipe: str
@@ -69,8 +69,9 @@ class Task:
 
     @property
     def spec(self) -> RunSpec:
-        spec = RECIPES[self.recipe].spec
-        inside = spec.method == "screening" or (self.recipe.startswith("losing-less/") and self.seed == 0)
+        recipe = RECIPES[self.recipe]
+        spec = recipe.spec
+        inside = spec.method == "screening" or (PAPERS[recipe.paper].diagnostics and self.seed == 0)
         return dataclasses.replace(spec, seed=self.seed, diagnostics=inside)
 
     def __str__(self) -> str:

@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import stdtr, stdtrit
+from scipy.special import stdtrit
 
 from dpviz.papers import RECIPES, TITLES, Reported, recipes_of
+from dpviz.papers.gains import correlation
 from dpviz.runs import CachedRun, Run
 from dpviz.training.pricing import planned_guarantee
 from dpviz.training.spec import STREAMS
@@ -237,22 +238,14 @@ def log_fit(ends: pd.DataFrame, x: str = "epsilon_sound") -> LogFit | None:
     slope = float(away @ accuracies / squares)
     intercept = float(accuracies.mean() - slope * logs.mean())
     rest = float(((accuracies - intercept - slope * logs) ** 2).sum())
-    r = float(np.clip(slope * math.sqrt(squares / ((accuracies - accuracies.mean()) ** 2).sum()), -1, 1))
-    freedom = len(logs) - 2
+    r, p = correlation(logs, accuracies)
     return LogFit(
         slope=slope,
         intercept=intercept,
         r=r,
-        p=_p_value(r, freedom),
+        p=p,
         points=len(logs),
         mean_log=float(logs.mean()),
         squares=squares,
-        residual=math.sqrt(rest / freedom),
+        residual=math.sqrt(rest / (len(logs) - 2)),
     )
-
-
-def _p_value(r: float, freedom: int) -> float:
-    """Two-sided p-value of a correlation: Student's t with t = r sqrt(f / (1 - r^2))."""
-    if abs(r) >= 1:
-        return 0.0
-    return float(2 * stdtr(freedom, -abs(r) * math.sqrt(freedom / (1 - r * r))))

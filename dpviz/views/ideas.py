@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import pkgutil
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 from scipy.special import erf
 
-from dpviz.papers import RECIPES
+from dpviz.papers import RECIPES, Paper
 from dpviz.training.local.spec import LocalSpec
 from dpviz.views.axes import COLOURS, layout
 
@@ -107,26 +108,7 @@ def acceptance_figure() -> go.Figure:
     return _lines(curves_frame(curves), "Rise of the loss ΔE", "Probability that it is kept")
 
 
-IDEAS: dict[str, tuple[str, Callable[[], go.Figure]]] = {
-    "curricula": (
-        "Noise falls over the epochs. Its mirror image uses the same noise in the other order.",
-        schedules_figure,
-    ),
-    "losing-less": (
-        "Cross-entropy rewards ever larger logits, and with them long gradients; squared error does not.",
-        losses_figure,
-    ),
-    "optimizers": ("What each optimizer makes of one coordinate of a noisy gradient.", steps_figure),
-    "prestige": ("Sure labels first: the agreement that is needed falls from epoch to epoch.", threshold_figure),
-    "screening": ("Worse updates are taken back, ever more strictly as training goes on.", acceptance_figure),
-}
-
-
-def idea_figure(paper: str) -> go.Figure:
-    """The paper's idea as a picture."""
-    return IDEAS[paper][1]()
-
-
-def idea_sentence(paper: str) -> str:
-    """What its picture shows."""
-    return IDEAS[paper][0]
+def idea_figure(paper: Paper) -> go.Figure:
+    """The paper's idea as a picture, by the function that its `paper.toml` names."""
+    figure: go.Figure = pkgutil.resolve_name(paper.picture)()
+    return figure

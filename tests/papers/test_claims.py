@@ -11,8 +11,9 @@ import pytest
 
 from dpviz.papers import LOCAL_RECIPES, PAPERS, RECIPES
 from dpviz.papers.claims import CLAIMS, claims_of
+from dpviz.papers.gains import correlation
 from dpviz.papers.gains import seeds as count_seeds
-from dpviz.papers.measured_claims import correlation, verdict_of, within
+from dpviz.papers.measured_claims import verdict_of, within
 from dpviz.papers.records import VERDICTS, Finding
 from dpviz.runs import Run
 from dpviz.runs.experiments import Measured, findings

@@ -13,7 +13,7 @@ from dpviz.runs import Provenance, Run
 from dpviz.runs.experiments import Measured, experiments
 from dpviz.runs.experiments import measured as measured_results
 from dpviz.runs.local_results import local_results
-from dpviz.views.ideas import IDEAS, idea_figure, idea_sentence
+from dpviz.views.ideas import idea_figure
 from dpviz.views.papers import COLUMNS, FROM_TEXT, OURS_ONLY, agreement, difference_colour, far_off, table_frames
 from tests.views.made_runs import made_epochs
 
@@ -167,12 +167,18 @@ def test_experiments_list_every_recipe_and_what_has_none():
     assert (row.claimed, row.difference) == (1.4, None)
 
 
-def test_every_paper_has_a_picture_of_its_idea():
-    assert set(IDEAS) == set(PAPERS)
-    for paper in PAPERS:
-        figure = idea_figure(paper)
-        assert len(figure.data) >= 1
-        assert figure.layout.xaxis.title.text
-        assert figure.layout.yaxis.title.text
-        assert all(len(trace.x) == len(trace.y) > 3 for trace in figure.data)
-        assert idea_sentence(paper).endswith(".")
+@pytest.mark.parametrize("paper", PAPERS.values(), ids=lambda paper: paper.name)
+def test_every_paper_has_a_picture_of_its_idea(paper):
+    figure = idea_figure(paper)
+    assert len(figure.data) >= 1
+    assert figure.layout.xaxis.title.text
+    assert figure.layout.yaxis.title.text
+    assert all(len(trace.x) == len(trace.y) > 3 for trace in figure.data)
+    assert paper.picture_sentence.endswith(".")
+
+
+def test_papers_are_in_their_order_and_no_two_share_a_place_a_short_title_or_a_picture():
+    papers = list(PAPERS.values())
+    assert papers == sorted(papers, key=lambda paper: paper.order)
+    assert len({paper.order for paper in papers}) == len(papers)
+    assert len({paper.short_title for paper in papers}) == len({paper.picture for paper in papers}) == len(papers)

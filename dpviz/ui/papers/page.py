@@ -14,7 +14,7 @@ from dpviz.papers.records import VERDICTS, Claim, Finding, LocalRecipe, Recipe
 from dpviz.runs.experiments import Measured, findings, measured
 from dpviz.ui.common.handover import RecipeHandover, hand_over
 from dpviz.ui.common.runs import cached, cached_local, show_warnings
-from dpviz.views.ideas import idea_figure, idea_sentence
+from dpviz.views.ideas import idea_figure
 from dpviz.views.papers import FROM_TEXT, OURS_ONLY, agreement, difference_colour, far_off, table_frames
 
 GO = "papers.go"
@@ -26,13 +26,6 @@ MOST_ROWS = 24  # longer tables scroll
 TITLE_WIDTH = 300  # pixels: most titles whole
 COLOURS = dict(zip(VERDICTS, ("green", "orange", "red", "gray"), strict=True))
 ICONS = dict(zip(VERDICTS, ("✓", "◐", "✗", "…"), strict=True))
-SHORT = {
-    "curricula": "Noise curricula",
-    "losing-less": "Losing less",
-    "optimizers": "Optimizers",
-    "prestige": "PRESTIGE",
-    "screening": "Noise screening",
-}
 
 
 def choose_paper() -> Paper:
@@ -43,7 +36,7 @@ def choose_paper() -> Paper:
     name = st.segmented_control(
         "Paper",
         list(PAPERS),
-        format_func=SHORT.__getitem__,
+        format_func=lambda name: PAPERS[name].short_title,
         key="papers.paper",
         label_visibility="collapsed",
         required=True,
@@ -66,8 +59,8 @@ def proposal(paper: Paper) -> None:
         st.caption(f"{paper.authors}, {paper.year}")
         st.markdown(" ".join(paper.summary))
     with picture:
-        st.plotly_chart(idea_figure(paper.name), alt=idea_sentence(paper.name), config=STILL, key=f"idea.{paper.name}")
-        st.caption(idea_sentence(paper.name))
+        st.plotly_chart(idea_figure(paper), alt=paper.picture_sentence, config=STILL, key=f"idea.{paper.name}")
+        st.caption(paper.picture_sentence)
 
 
 # --- tables -------------------------------------------------------------------------------------------------------
