@@ -75,7 +75,7 @@ def paired_difference(
 ) -> Difference:
     r"""Ours minus the baseline's, each a value per seed, with a t interval: mean +- t s / sqrt(n).
 
-    Two shared seeds or more are compared one by one, since they share first weights and batches; s is then the
+    Two shared seeds or more are compared one by one, since they share their first weights; s is then the
     deviation of their differences. Else Welch's interval, with two seeds or more on both sides. Else no interval.
 
     The best of many is ahead by luck too: with `comparisons` = m each interval has confidence 1 - (1 - confidence) / m
