@@ -23,6 +23,7 @@ from dpviz.runs.settings import DEFAULT, change, parse, with_listed_epochs
 from dpviz.runs.store.records import Progress, Run, Summary
 from dpviz.runs.store.store import MAX_TITLE, Store
 from dpviz.training.spec import EpochRecord, RunSpec
+from dpviz.training.tables import DATASETS
 
 BAR = 24
 EXIT_CODES = {"failed": 1, "stopped": 130}
@@ -326,7 +327,7 @@ def _data_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _data(args: argparse.Namespace) -> Result:
-    from dpviz.training.data.readers import SOURCES, available, places
+    from dpviz.training.data.readers import available, places
 
     found = available(args.data_dir)
     rows = [(name, "yes" if place else "no", str(place) if place else None) for name, place in found]
@@ -336,7 +337,7 @@ def _data(args: argparse.Namespace) -> Result:
         text += "\n\nMissing ones are downloaded when a run needs them, or can be put by hand into "
         text += f"{places(args.data_dir)[0]}:"
         text += "".join(
-            f"\n  {name}: {SOURCES[name].folder}/ with {', '.join(SOURCES[name].files)}" for name in missing
+            f"\n  {name}: {DATASETS[name].folder}/ with {', '.join(DATASETS[name].files)}" for name in missing
         )
     data = [
         {"dataset": name, "there": place is not None, "folder": str(place) if place else None} for name, place in found

@@ -5,40 +5,83 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypedDict
 
-from dpviz.privacy.registry import InputError, Table
+from dpviz.privacy.registry import Entry, InputError, Table
 
-ACCOUNTANTS = Table("accountant")
-ACCOUNTANTS.add("pld", "Privacy-loss distribution: a certified band around the true epsilon.")
-ACCOUNTANTS.add("rdp", "Renyi moments with the improved conversion (Balle et al. 2020): an upper bound.")
-ACCOUNTANTS.add("rdp-classic", "Renyi moments with the classic conversion (Mironov 2017): a looser upper bound.")
+ACCOUNTANTS = Table(
+    "accountant",
+    Entry("pld", "Privacy-loss distribution: a certified band around the true epsilon.", title="PLD (tight)"),
+    Entry(
+        "rdp",
+        "Renyi moments with the improved conversion (Balle et al. 2020): an upper bound.",
+        title="RDP, improved",
+    ),
+    Entry(
+        "rdp-classic",
+        "Renyi moments with the classic conversion (Mironov 2017): a looser upper bound.",
+        title="RDP, classic",
+    ),
+)
 
-# Every adjacency names the one whose price it takes: under Poisson sampling an example that counts nothing and one that
-# is absent change a batch alike.
-ADJACENCIES = Table("adjacency")
-ADJACENCIES.add("add-remove", "neighbours differ by adding or removing one example", {"priced_as": "add-remove"})
-ADJACENCIES.add(
-    "zero-out",
-    "neighbours differ by one example that counts nothing in one of them; every batch keeps its other examples",
-    {"priced_as": "add-remove"},
-)
-ADJACENCIES.add("replace-one", "neighbours differ by replacing one example with another", {"priced_as": "replace-one"})
 
-# Every sampling names the adjacencies for which its price holds; the first one is its default.
-SAMPLINGS = Table("sampling")
-SAMPLINGS.add(
-    "poisson",
-    "each example enters each batch independently with probability q",
-    {"adjacencies": ("add-remove", "zero-out", "replace-one")},
+@dataclass(frozen=True, kw_only=True)
+class Adjacency(Entry):
+    """Which datasets are neighbours, and the adjacency whose price it takes.
+
+    Under Poisson sampling an example that counts nothing and one that is absent change a batch alike.
+    """
+
+    priced_as: str
+
+
+ADJACENCIES = Table(
+    "adjacency",
+    Adjacency(
+        "add-remove",
+        "neighbours differ by adding or removing one example",
+        title="Add or remove one",
+        priced_as="add-remove",
+    ),
+    Adjacency(
+        "zero-out",
+        "neighbours differ by one example that counts nothing in one of them; every batch keeps its other examples",
+        title="Zero out one",
+        priced_as="add-remove",
+    ),
+    Adjacency(
+        "replace-one",
+        "neighbours differ by replacing one example with another",
+        title="Replace one",
+        priced_as="replace-one",
+    ),
 )
-SAMPLINGS.add(
-    "fixed-order",
-    "each example is in one batch per epoch, always in the same order: no amplification",
-    {"adjacencies": ("zero-out", "replace-one")},
-)
-SAMPLINGS.add(
-    "shuffled",
-    "each example is in one batch per epoch, in random order: no tight accountant exists, so as if fixed",
-    {"adjacencies": ("zero-out", "replace-one")},
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling(Entry):
+    """How batches are drawn, and the adjacencies for which its price holds; the first one is its default."""
+
+    adjacencies: tuple[str, ...]
+    amplified: bool = False  # chance keeps an example out of most batches, which lowers the price
+
+
+SAMPLINGS = Table(
+    "sampling",
+    Sampling(
+        "poisson",
+        "each example enters each batch independently with probability q",
+        adjacencies=("add-remove", "zero-out", "replace-one"),
+        amplified=True,
+    ),
+    Sampling(
+        "fixed-order",
+        "each example is in one batch per epoch, always in the same order: no amplification",
+        adjacencies=("zero-out", "replace-one"),
+    ),
+    Sampling(
+        "shuffled",
+        "each example is in one batch per epoch, in random order: no tight accountant exists, so as if fixed",
+        adjacencies=("zero-out", "replace-one"),
+    ),
 )
 
 
@@ -48,7 +91,7 @@ def adjacency_of(sampling: str, adjacency: str | None = None) -> str:
     In batches of a fixed or shuffled order one example less moves all later examples to other places, which changes
     every later batch. No price here covers that, so add-remove is refused there.
     """
-    allowed: tuple[str, ...] = SAMPLINGS[sampling].facts["adjacencies"]
+    allowed = SAMPLINGS[sampling].adjacencies
     if adjacency is None:
         return allowed[0]
     if ADJACENCIES[adjacency].name not in allowed:
@@ -61,7 +104,7 @@ def adjacency_of(sampling: str, adjacency: str | None = None) -> str:
 
 def nearest_adjacency(sampling: str, adjacency: str | None) -> str:
     """The adjacency where the sampling allows it, else the sampling's default."""
-    return adjacency_of(sampling, adjacency if adjacency in SAMPLINGS[sampling].facts["adjacencies"] else None)
+    return adjacency_of(sampling, adjacency if adjacency in SAMPLINGS[sampling].adjacencies else None)
 
 
 @dataclass(frozen=True)
@@ -80,7 +123,7 @@ class Assumptions:
     @property
     def priced_as(self) -> str:
         """The adjacency whose price this one takes."""
-        return str(ADJACENCIES[self.adjacency].facts["priced_as"])
+        return ADJACENCIES[self.adjacency].priced_as
 
 
 class Named(TypedDict, total=False):

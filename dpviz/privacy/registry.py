@@ -1,14 +1,19 @@
-"""Tables of named choices: each entry carries its knobs, so forms, flags and docs build themselves."""
+"""Tables of named choices. An entry holds everything about one choice, so forms, flags and docs build themselves.
+
+LOSSES = Table("loss", Entry("focal", "Plays down easy examples.", {"gamma": Knob(5.0)}, build=focal))
+LOSSES["focal"].make({"gamma": 2.0})
+"""
 
 from __future__ import annotations
 
+import functools
+import importlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, TypeVar
 
-P = ParamSpec("P")
-T = TypeVar("T")
+E = TypeVar("E", bound="Entry")
 Function = TypeVar("Function", bound=Callable[..., Any])
 Value = float | int | str | bool
 
@@ -50,15 +55,39 @@ class Knob:
         return number
 
 
+def in_words(name: str) -> str:
+    """A name as people write it: clip_norm -> Clip norm."""
+    words = name.replace("_", " ").replace("-", " ")
+    return words[:1].upper() + words[1:]
+
+
 @dataclass(frozen=True)
 class Entry:
-    """A named choice: what it is in one sentence, its knobs, and where it is light, the function itself."""
+    """A named choice: what it is in one sentence, its knobs, its title on screen, and the function behind it.
+
+    `build` is that function or, where its module is heavy, the function's name "package.module:function": pages and
+    the command line read tables without importing torch.
+    """
 
     name: str
     help: str
     knobs: Mapping[str, Knob] = field(default_factory=dict)
-    function: Callable[..., Any] | None = None
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    title: str = ""
+    build: Callable[..., Any] | str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "title", self.title or in_words(self.name))
+
+    @functools.cached_property
+    def function(self) -> Callable[..., Any]:
+        """The function behind the entry, imported at its first use."""
+        if isinstance(self.build, str):
+            module, _, name = self.build.partition(":")
+            function: Callable[..., Any] = getattr(importlib.import_module(module), name)
+            return function
+        if self.build is None:
+            raise TypeError(f"{self.name} has no function")
+        return self.build
 
     def complete(self, values: Mapping[str, Any]) -> dict[str, Value]:
         """Every knob with its checked value; a knob that was not given takes its default."""
@@ -68,49 +97,39 @@ class Entry:
                 raise InputError(f"{self.name} has no knob {name!r}; it has {known}")
         return {name: knob.check(name, values.get(name, knob.default)) for name, knob in self.knobs.items()}
 
+    def make(self, knobs: Mapping[str, Any], *arguments: Any) -> Any:
+        """What the function gives for these arguments and the completed knobs."""
+        return self.function(*arguments, **self.complete(knobs))
 
-class Table(dict[str, Entry]):
-    """Entries by name. `table.add` fills it and refuses duplicates; an unknown name lists the known ones."""
 
-    def __init__(self, noun: str) -> None:
+class Table(dict[str, E], Generic[E]):
+    """Entries by name, in their order. A second entry of a name is refused; an unknown name lists the known ones."""
+
+    def __init__(self, noun: str, *entries: E) -> None:
         super().__init__()
         self.noun = noun
+        for entry in entries:
+            self.add(entry)
 
-    def __missing__(self, name: object) -> Entry:
+    def __missing__(self, name: object) -> E:
         raise InputError(f"unknown {self.noun} {name!r}; choose one of {', '.join(self)}")
 
-    def add(self, name: str, help: str, facts: Mapping[str, Any] | None = None, **knobs: Knob) -> Entry:
-        """A light entry, whose builder (if any) lives in a Builders of its own."""
-        if name in self:
-            raise ValueError(f"{self.noun} {name!r} is registered twice")
-        self[name] = Entry(name, help, knobs, facts=facts or {})
-        return self[name]
+    @property
+    def titles(self) -> dict[str, str]:
+        return {name: entry.title for name, entry in self.items()}
 
-    def register(self, name: str, **knobs: Knob) -> Callable[[Function], Function]:
+    def add(self, entry: E) -> E:
+        if entry.name in self:
+            raise ValueError(f"{self.noun} {entry.name!r} is registered twice")
+        self[entry.name] = entry
+        return entry
+
+    def register(self: Table[Entry], name: str, *, title: str = "", **knobs: Knob) -> Callable[[Function], Function]:
         """Decorator: the function becomes the entry, the first line of its docstring its help."""
 
         def keep(function: Function) -> Function:
             help = (function.__doc__ or "").strip().partition("\n")[0]
-            self.add(name, help, None, **knobs)
-            self[name] = Entry(name, help, knobs, function)
-            return function
-
-        return keep
-
-
-class Builders(dict[str, Callable[..., T]], Generic[T]):
-    """The heavy half of a table: one function per entry, imported only when a run starts."""
-
-    def __init__(self, table: Table) -> None:
-        super().__init__()
-        self.table = table
-
-    def __call__(self, name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-        def keep(function: Callable[P, T]) -> Callable[P, T]:
-            self.table[name]
-            if name in self:
-                raise ValueError(f"{self.table.noun} {name!r} is built twice")
-            self[name] = function
+            self.add(Entry(name, help, knobs, title, function))
             return function
 
         return keep

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpviz.privacy.records import MAX_EPOCHS
-from dpviz.privacy.registry import InputError, Knob, Table, Value
+from dpviz.privacy.registry import Entry, InputError, Knob, Table, Value
 
 FloatArray = NDArray[np.float64]
 
-SCHEDULES = Table("schedule")
+SCHEDULES: Table[Entry] = Table("schedule")
 MAX_CSV_BYTES = 4_000_000
 MAX_SIGMA = 1e9  # of a knob; calibration stays below it, so what it returns can be given again
 
@@ -119,7 +119,7 @@ def _progress(epochs: int) -> FloatArray:
 
 
 CUSTOM = "custom"
-SCHEDULES.add(CUSTOM, "Your own curve: a list of noise multipliers, drawn, typed or read from a CSV file.")
+SCHEDULES.add(Entry(CUSTOM, "Your own curve: a list of noise multipliers, drawn, typed or read from a CSV file."))
 
 
 @dataclass(frozen=True)
@@ -150,10 +150,8 @@ class Schedule:
             if len(self.values) != epochs:
                 raise InputError(f"the custom schedule has {len(self.values)} epochs, but {epochs} were asked for")
             return np.array(self.values)
-        function = SCHEDULES[self.name].function
-        assert function is not None
         with np.errstate(over="ignore", invalid="ignore"):  # what leaves the numbers is named by its epoch
-            return check_sigmas(function(epochs, **dict(self.knobs)))
+            return check_sigmas(SCHEDULES[self.name].function(epochs, **dict(self.knobs)))
 
     def to_json(self) -> dict[str, Any]:
         if self.name == CUSTOM:

@@ -23,6 +23,7 @@ from dpviz.runs.store.lock import Lock
 from dpviz.runs.store.records import RESUMABLE, Run
 from dpviz.runs.store.store import Store
 from dpviz.training.spec import STREAMS, RunSpec
+from dpviz.training.tables import METHODS
 
 SEEDS = (0, 1, 2)
 CLAIMS = ".reproduce"  # in the store's folder: a lock a task
@@ -71,7 +72,7 @@ class Task:
     def spec(self) -> RunSpec:
         recipe = RECIPES[self.recipe]
         spec = recipe.spec
-        inside = spec.method == "screening" or (PAPERS[recipe.paper].diagnostics and self.seed == 0)
+        inside = METHODS[spec.method].screened or (PAPERS[recipe.paper].diagnostics and self.seed == 0)
         return dataclasses.replace(spec, seed=self.seed, diagnostics=inside)
 
     def __str__(self) -> str:

@@ -9,7 +9,8 @@ from typing import Any
 from dpviz.privacy.records import MAX_EPOCHS
 from dpviz.privacy.registry import InputError, Knob
 from dpviz.privacy.schedules import CUSTOM, Schedule
-from dpviz.training.spec import CHOICES, NUMBERS, RunSpec
+from dpviz.training.spec import NUMBERS, RunSpec
+from dpviz.training.tables import CHOICES
 
 FLAG = Knob(False)
 EPOCHS = Knob(1, 1, MAX_EPOCHS)

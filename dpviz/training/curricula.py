@@ -14,12 +14,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dpviz.privacy.registry import Builders, Value
+from dpviz.privacy.registry import Value
 from dpviz.training.data.readers import Data
 from dpviz.training.gradients.per_example import Keep
-from dpviz.training.spec import CURRICULA
-
-BUILDERS: Builders[Curriculum] = Builders(CURRICULA)
+from dpviz.training.tables import CURRICULA
 
 # The model's own loss on every training example, in an epoch counted from 0.
 OwnLosses = Callable[[int], Tensor]
@@ -38,7 +36,8 @@ class Curriculum:
 
 def build_curriculum(name: str, knobs: Mapping[str, Value], data: Data, own_losses: OwnLosses) -> Curriculum:
     """The curriculum with its knobs set; knobs that are not given take their defaults."""
-    return BUILDERS[name](data, own_losses, **CURRICULA[name].complete(knobs))
+    curriculum: Curriculum = CURRICULA[name].make(knobs, data, own_losses)
+    return curriculum
 
 
 def batches(order: Tensor, steps: int) -> tuple[Tensor, ...]:
@@ -46,13 +45,11 @@ def batches(order: Tensor, steps: int) -> tuple[Tensor, ...]:
     return order.tensor_split(steps)
 
 
-@BUILDERS("none")
-def _none(_data: Data, _own_losses: OwnLosses) -> Curriculum:
+def build_none(_data: Data, _own_losses: OwnLosses) -> Curriculum:
     return Curriculum()
 
 
-@BUILDERS("sample")
-def _sample(data: Data, _own_losses: OwnLosses) -> Curriculum:
+def build_sample(data: Data, _own_losses: OwnLosses) -> Curriculum:
     """Ascending log loss of a logistic regression fitted on the same data: `curricula`, Alg. 2."""
 
     def order(_epoch: int, last: Tensor | None) -> Tensor:
@@ -61,14 +58,12 @@ def _sample(data: Data, _own_losses: OwnLosses) -> Curriculum:
     return Curriculum(order=order)
 
 
-@BUILDERS("dynamic")
-def _dynamic(_data: Data, own_losses: OwnLosses) -> Curriculum:
+def build_dynamic(_data: Data, own_losses: OwnLosses) -> Curriculum:
     """Ascending loss of the model itself at the start of the epoch: proposed in `curricula`, Sec. 6.3."""
     return Curriculum(order=lambda epoch, last: own_losses(epoch).argsort(stable=True))
 
 
-@BUILDERS("masked")
-def _masked(_data: Data, _own_losses: OwnLosses, start: float, end: float, warmup: int) -> Curriculum:
+def build_masked(_data: Data, _own_losses: OwnLosses, start: float, end: float, warmup: int) -> Curriculum:
     """Loss < start + (end - start) t / (warmup - 1) while t < warmup, then all examples."""
 
     def keep(epoch: int) -> Keep | None:

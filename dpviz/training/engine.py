@@ -29,11 +29,13 @@ from dpviz.training.gradients.clipping import build_clipping
 from dpviz.training.gradients.per_example import Clipped, PerExample
 from dpviz.training.losses import build_loss
 from dpviz.training.models import build_model
-from dpviz.training.optimizers import build_optimizer, rate
+from dpviz.training.optimizers import build_optimizer
 from dpviz.training.pricing import planned_path
 from dpviz.training.random_streams import SECURE, add_noise, noise_grid, randomness, seeded
+from dpviz.training.rates import rate
 from dpviz.training.screening import Screening
 from dpviz.training.spec import EpochRecord, RunSpec
+from dpviz.training.tables import METHODS
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 
@@ -65,7 +67,7 @@ class Trainer:
         )
         self.streams = {stream: randomness(spec, stream) for stream in SECURE}
         self.augmentation = seeded(spec, "augmentation")
-        self.screening = self._build_screening() if spec.method == "screening" else None
+        self.screening = self._build_screening() if METHODS[spec.method].screened else None
 
         self.epoch, self.step = 0, 0
         self.spent: list[Phase] = []
@@ -75,7 +77,7 @@ class Trainer:
     def _plan(self) -> None:
         """Everything an epoch's number decides, before any training: noise, clipping norm and learning rate."""
         spec = self.spec
-        self.private = spec.method != "sgd"
+        self.private = spec.private
         self.sigmas = spec.schedule.sigmas(spec.epochs).tolist()
         self.phases = spec.phases
         self.steps_per_epoch = steps_per_epoch(spec.sample_rate)

@@ -5,13 +5,12 @@ Every run's settings pass `check_spec` where they enter the store; queue and upl
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from dpviz.privacy.registry import InputError
-from dpviz.training.spec import DATASETS, RunSpec
+from dpviz.training.spec import RunSpec
+from dpviz.training.tables import DATASETS, MODELS
 
 
 @dataclass(frozen=True)
@@ -50,43 +49,12 @@ LIMITS: dict[str, Limit] = {
     "upload": Limit(20, "DPVIZ_MAX_UPLOAD_MB", "MB a file", "bring fewer rows"),
 }
 
-# Weights by model, known without torch: the builders' own counts, which a test compares.
-_FIXED = {
-    "cnn-mnist": 26_010,
-    "cnn-cifar10": 550_570,
-    "scatter-mnist": 20_778,
-    "scatter-cifar10": 253_386,
-    "resnet20": 269_722,
-}
-
-
-def _logistic(spec: RunSpec) -> int:
-    facts = DATASETS[spec.dataset].facts
-    return int(math.prod(facts["shape"]) + 1) * int(facts["classes"])
-
-
-def _curricula(spec: RunSpec) -> int:
-    hidden, classes = int(spec.knobs_of("model")["hidden"]), int(DATASETS[spec.dataset].facts["classes"])
-    head = 513 * hidden + (hidden + 1) * classes if hidden else 513 * classes
-    return 16 * (64 + 1) + 32 * (16 * 16 + 1) + head
-
-
-def _always(count: int) -> Callable[[RunSpec], int]:
-    return lambda spec: count
-
-
-WEIGHTS: dict[str, Callable[[RunSpec], int]] = {
-    **{name: _always(count) for name, count in _FIXED.items()},
-    "cnn-curricula": _curricula,
-    "logistic": _logistic,
-}
-
 
 def check_spec(spec: RunSpec) -> RunSpec:
     """Settings that this server takes; anything above a limit is refused by name."""
     LIMITS["epochs"].check(spec.epochs)
     LIMITS["batch_size"].check(spec.batch_size)
-    LIMITS["weights"].check(WEIGHTS[spec.model](spec))
+    LIMITS["weights"].check(MODELS[spec.model].weights(DATASETS[spec.dataset], spec.knobs_of("model")))
     return spec
 
 

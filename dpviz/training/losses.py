@@ -14,18 +14,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from dpviz.privacy.registry import Builders, Value
-from dpviz.training.spec import LOSSES
+from dpviz.privacy.registry import Value
+from dpviz.training.tables import LOSSES
 
 # logits [batch, classes], labels [batch], epoch, pre-activations of each hidden layer -> losses [batch]
 PerExampleLoss = Callable[[Tensor, Tensor, int, Sequence[Tensor]], Tensor]
 
-BUILDERS: Builders[PerExampleLoss] = Builders(LOSSES)
-
 
 def build_loss(name: str, knobs: Mapping[str, Value]) -> PerExampleLoss:
     """The loss with its knobs set; knobs that are not given take their defaults."""
-    return BUILDERS[name](**LOSSES[name].complete(knobs))
+    loss: PerExampleLoss = LOSSES[name].make(knobs)
+    return loss
 
 
 def second_share(epoch: int, threshold: float) -> float:
@@ -77,33 +76,27 @@ def _penalty(hidden: Sequence[Tensor]) -> Tensor | float:
     return sum((MeanSquare.apply(h) for h in hidden), start=0.0)  # type: ignore[no-untyped-call]
 
 
-@BUILDERS("cross-entropy")
-def _build_cross_entropy() -> PerExampleLoss:
+def build_cross_entropy() -> PerExampleLoss:
     return lambda logits, targets, epoch, hidden: _cross_entropy(logits, targets)
 
 
-@BUILDERS("sse")
-def _build_sse() -> PerExampleLoss:
+def build_sse() -> PerExampleLoss:
     return lambda logits, targets, epoch, hidden: _sse(logits, targets)
 
 
-@BUILDERS("focal")
-def _build_focal(gamma: float) -> PerExampleLoss:
+def build_focal(gamma: float) -> PerExampleLoss:
     return lambda logits, targets, epoch, hidden: _focal(logits, targets, gamma)
 
 
-@BUILDERS("sse+ce")
-def _build_sse_then_ce(threshold: float) -> PerExampleLoss:
-    return _build_sse_then_focal(threshold, gamma=0.0)
+def build_sse_then_ce(threshold: float) -> PerExampleLoss:
+    return build_sse_then_focal(threshold, gamma=0.0)
 
 
-@BUILDERS("sse+focal")
-def _build_sse_then_focal(threshold: float, gamma: float) -> PerExampleLoss:
-    return _build_tailored(threshold, gamma, beta=math.inf)
+def build_sse_then_focal(threshold: float, gamma: float) -> PerExampleLoss:
+    return build_tailored(threshold, gamma, beta=math.inf)
 
 
-@BUILDERS("tailored")
-def _build_tailored(threshold: float, gamma: float, beta: float) -> PerExampleLoss:
+def build_tailored(threshold: float, gamma: float, beta: float) -> PerExampleLoss:
     def tailored(logits: Tensor, targets: Tensor, epoch: int, hidden: Sequence[Tensor]) -> Tensor:
         """alpha L_focal + (1 - alpha) L_SSE + (1 - alpha) / beta L_reg (Eq. 8)."""
         alpha = second_share(epoch, threshold)
@@ -113,14 +106,12 @@ def _build_tailored(threshold: float, gamma: float, beta: float) -> PerExampleLo
     return tailored
 
 
-@BUILDERS("sae")
-def _build_sae() -> PerExampleLoss:
+def build_sae() -> PerExampleLoss:
     """sum_d |h_d - y_d| (Eq. 10)."""
     return lambda logits, targets, epoch, hidden: _errors(logits, targets).abs().sum(1)
 
 
-@BUILDERS("huber")
-def _build_huber(beta: float) -> PerExampleLoss:
+def build_huber(beta: float) -> PerExampleLoss:
     """e^2 / (2 beta) where |e| < beta, else |e| - beta / 2; e = h - y, summed over the classes (Eq. 11)."""
 
     def huber(logits: Tensor, targets: Tensor, epoch: int, hidden: Sequence[Tensor]) -> Tensor:

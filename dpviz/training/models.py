@@ -13,10 +13,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dpviz.privacy.registry import Builders, InputError, Value
-from dpviz.training.spec import MODELS
+from dpviz.privacy.registry import InputError, Value
+from dpviz.training.tables import MODELS
 
-BUILDERS: Builders[nn.Module] = Builders(MODELS)
 ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU}
 SCATTER_GROUPS = 27
 CHANNELS_PER_GROUP = 8
@@ -26,10 +25,11 @@ def build_model(
     name: str, knobs: Mapping[str, Value], input_shape: tuple[int, ...], classes: int, generator: torch.Generator
 ) -> nn.Module:
     """The model with fresh weights. `input_shape` is one example's, without the batch."""
-    entry = MODELS[name]
-    complete = entry.complete(knobs)
+    entry, shape = MODELS[name], tuple(input_shape)
+    if entry.inputs not in (None, shape):
+        raise InputError(f"{name} takes inputs of shape {entry.inputs}, got {shape}; choose another model or dataset")
     with torch.device("meta"):
-        model = BUILDERS[name](tuple(input_shape), classes, **complete)
+        model: nn.Module = entry.make(knobs, shape, classes)
     model = model.to_empty(device=generator.device)
     for layer in model.modules():
         _initialise(layer, generator)
@@ -49,14 +49,7 @@ def _initialise(layer: nn.Module, generator: torch.Generator) -> None:
         layer.bias.zero_()
 
 
-def _check_shape(name: str, got: tuple[int, ...], wanted: tuple[int, ...]) -> None:
-    if got != wanted:
-        raise InputError(f"{name} takes inputs of shape {wanted}, got {got}; choose another model or dataset")
-
-
-@BUILDERS("cnn-mnist")
-def _cnn_mnist(shape: tuple[int, ...], classes: int, activation: str) -> nn.Module:
-    _check_shape("cnn-mnist", shape, (1, 28, 28))
+def cnn_mnist(_shape: tuple[int, ...], classes: int, activation: str) -> nn.Module:
     act = ACTIVATIONS[activation]
     return nn.Sequential(
         *(nn.Conv2d(1, 16, 8, stride=2, padding=2), nn.MaxPool2d(2, stride=1), act()),
@@ -65,9 +58,7 @@ def _cnn_mnist(shape: tuple[int, ...], classes: int, activation: str) -> nn.Modu
     )
 
 
-@BUILDERS("cnn-cifar10")
-def _cnn_cifar10(shape: tuple[int, ...], classes: int, activation: str) -> nn.Module:
-    _check_shape("cnn-cifar10", shape, (3, 32, 32))
+def cnn_cifar10(_shape: tuple[int, ...], classes: int, activation: str) -> nn.Module:
     act = ACTIVATIONS[activation]
     blocks: list[nn.Module] = []
     for before, after in ((3, 32), (32, 64), (64, 128)):
@@ -84,9 +75,7 @@ def _scatter_norm(channels: int) -> nn.Module:
     return nn.GroupNorm(SCATTER_GROUPS, channels, affine=False)
 
 
-@BUILDERS("scatter-mnist")
-def _scatter_mnist(shape: tuple[int, ...], classes: int, activation: str) -> nn.Module:
-    _check_shape("scatter-mnist", shape, (81, 7, 7))
+def scatter_mnist(_shape: tuple[int, ...], classes: int, activation: str) -> nn.Module:
     act = ACTIVATIONS[activation]
     return nn.Sequential(
         _scatter_norm(81),
@@ -96,9 +85,7 @@ def _scatter_mnist(shape: tuple[int, ...], classes: int, activation: str) -> nn.
     )
 
 
-@BUILDERS("scatter-cifar10")
-def _scatter_cifar10(shape: tuple[int, ...], classes: int, activation: str) -> nn.Module:
-    _check_shape("scatter-cifar10", shape, (243, 8, 8))
+def scatter_cifar10(_shape: tuple[int, ...], classes: int, activation: str) -> nn.Module:
     act = ACTIVATIONS[activation]
     blocks: list[nn.Module] = [_scatter_norm(243)]
     for before in (243, 64):
@@ -107,10 +94,8 @@ def _scatter_cifar10(shape: tuple[int, ...], classes: int, activation: str) -> n
     return nn.Sequential(*blocks, nn.Flatten(), nn.Linear(256, classes))
 
 
-@BUILDERS("cnn-curricula")
-def _cnn_curricula(shape: tuple[int, ...], classes: int, activation: str, hidden: int) -> nn.Module:
+def cnn_curricula(_shape: tuple[int, ...], classes: int, activation: str, hidden: int) -> nn.Module:
     """The paper gives no kernel sizes; these are of the Keras model that DP-SGD on MNIST is usually shown with."""
-    _check_shape("cnn-curricula", shape, (1, 28, 28))
     act = ACTIVATIONS[activation]
     head = (nn.Linear(512, hidden), act(), nn.Linear(hidden, classes)) if hidden else (nn.Linear(512, classes),)
     return nn.Sequential(
@@ -143,10 +128,8 @@ class Block(nn.Module):
         return F.relu(self.second_norm(self.second(inner)) + shortcut)
 
 
-@BUILDERS("resnet20")
-def _resnet20(shape: tuple[int, ...], classes: int) -> nn.Module:
+def resnet20(_shape: tuple[int, ...], classes: int) -> nn.Module:
     """Three stages of three blocks with 16, 32 and 64 channels; batch normalisation would mix examples."""
-    _check_shape("resnet20", shape, (3, 32, 32))
     stem = (nn.Conv2d(3, 16, 3, padding=1, bias=False), nn.GroupNorm(16 // CHANNELS_PER_GROUP, 16), nn.ReLU())
     stages = [
         Block(before if first else after, after, stride if first else 1)
@@ -156,6 +139,5 @@ def _resnet20(shape: tuple[int, ...], classes: int) -> nn.Module:
     return nn.Sequential(*stem, *stages, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, classes))
 
 
-@BUILDERS("logistic")
-def _logistic(shape: tuple[int, ...], classes: int) -> nn.Module:
+def logistic(shape: tuple[int, ...], classes: int) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), classes))

@@ -1,4 +1,4 @@
-r"""OPTIMIZERS and RATES: what is done with a noisy gradient g_t. All of it is post-processing and costs no privacy.
+r"""OPTIMIZERS: what is done with a noisy gradient g_t. All of it is post-processing and costs no privacy.
 
 Conventions are PyTorch's, so each optimizer equals torch.optim's of the same name: momentum sums gradients without
 damping (v = momentum v + g; Keras folds the learning rate into v, which differs once the rate changes), the stability
@@ -9,7 +9,6 @@ the running mean and without bias correction; their experiments ran PyTorch's.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,10 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpviz.privacy.registry import Builders, InputError, Value
-from dpviz.training.spec import OPTIMIZERS, RATES
-
-BUILDERS: Builders[Optimizer] = Builders(OPTIMIZERS)
+from dpviz.privacy.registry import Value
+from dpviz.training.tables import OPTIMIZERS
 
 # (weights, noisy gradient, this step, the weights' slots): changes weights and slots in place.
 Update = Callable[..., None]
@@ -63,11 +60,11 @@ class Optimizer:
 
 def build_optimizer(name: str, knobs: Mapping[str, Value], parameters: Iterable[Tensor]) -> Optimizer:
     """The optimizer with its knobs set; knobs that are not given take their defaults."""
-    return BUILDERS[name](list(parameters), **OPTIMIZERS[name].complete(knobs))
+    optimizer: Optimizer = OPTIMIZERS[name].make(knobs, list(parameters))
+    return optimizer
 
 
-@BUILDERS("sgd")
-def _sgd(parameters: Sequence[Tensor], momentum: float, nesterov: bool) -> Optimizer:
+def sgd(parameters: Sequence[Tensor], momentum: float, nesterov: bool) -> Optimizer:
     """v = momentum v + g; w -= eta v, or with Nesterov's look-ahead w -= eta (g + momentum v). Alg. 1: momentum 0."""
 
     def update(weights: Tensor, gradient: Tensor, step: Step, velocity: Tensor) -> None:
@@ -77,8 +74,7 @@ def _sgd(parameters: Sequence[Tensor], momentum: float, nesterov: bool) -> Optim
     return Optimizer(parameters, update, "velocity")
 
 
-@BUILDERS("rmsprop")
-def _rmsprop(parameters: Sequence[Tensor], beta2: float, stability: float) -> Optimizer:
+def rmsprop(parameters: Sequence[Tensor], beta2: float, stability: float) -> Optimizer:
     """v = beta2 v + (1 - beta2) g^2; w -= eta g / (sqrt(v) + stability). Alg. 2."""
 
     def update(weights: Tensor, gradient: Tensor, step: Step, square: Tensor) -> None:
@@ -88,8 +84,7 @@ def _rmsprop(parameters: Sequence[Tensor], beta2: float, stability: float) -> Op
     return Optimizer(parameters, update, "square")
 
 
-@BUILDERS("adam")
-def _adam(parameters: Sequence[Tensor], beta1: float, beta2: float, stability: float) -> Optimizer:
+def adam(parameters: Sequence[Tensor], beta1: float, beta2: float, stability: float) -> Optimizer:
     """m = beta1 m + (1 - beta1) g; v = beta2 v + (1 - beta2) g^2; w -= eta m^ / (sqrt(v^) + stability). Alg. 3.
 
     m^ = m / (1 - beta1^t) and v^ = v / (1 - beta2^t) correct for the start at zero: Kingma & Ba (2015), Alg. 1.
@@ -104,8 +99,7 @@ def _adam(parameters: Sequence[Tensor], beta1: float, beta2: float, stability: f
     return Optimizer(parameters, update, "mean", "square")
 
 
-@BUILDERS("adam-bc")
-def _adam_bc(parameters: Sequence[Tensor], beta1: float, beta2: float, floor: float) -> Optimizer:
+def adam_bc(parameters: Sequence[Tensor], beta1: float, beta2: float, floor: float) -> Optimizer:
     """Adam with the noise's share taken out of v^: w -= eta m^ / sqrt(max(v^ - (sigma C / B)^2, floor)).
 
     Tang, Shpilevskiy & Lecuyer (2023), arXiv:2312.14334, Alg. 1. The share is taken out as it comes in,
@@ -121,8 +115,7 @@ def _adam_bc(parameters: Sequence[Tensor], beta1: float, beta2: float, floor: fl
     return Optimizer(parameters, update, "mean", "square")
 
 
-@BUILDERS("lion")
-def _lion(parameters: Sequence[Tensor], beta1: float, beta2: float, weight_decay: float) -> Optimizer:
+def lion(parameters: Sequence[Tensor], beta1: float, beta2: float, weight_decay: float) -> Optimizer:
     """w -= eta (sign(beta1 m + (1 - beta1) g) + weight_decay w); then m = beta2 m + (1 - beta2) g. Alg. 4.
 
     Chen et al. (2023), arXiv:2302.06675.
@@ -134,46 +127,3 @@ def _lion(parameters: Sequence[Tensor], beta1: float, beta2: float, weight_decay
         mean.mul_(beta2).add_(gradient, alpha=1 - beta2)
 
     return Optimizer(parameters, update, "mean")
-
-
-# --- learning rates and clipping norms over the epochs ------------------------------------------------------------
-
-_FACTORS: Builders[float] = Builders(RATES)
-
-
-@_FACTORS("constant")
-def _constant(_epoch: int, _epochs: int) -> float:
-    return 1.0
-
-
-@_FACTORS("linear")
-def _linear(epoch: int, epochs: int, final: float) -> float:
-    """1 + (final - 1) t / (T - 1)."""
-    return 1 + (final - 1) * _progress(epoch, epochs)
-
-
-@_FACTORS("cosine")
-def _cosine(epoch: int, epochs: int, final: float) -> float:
-    """final + (1 - final) (1 + cos(pi t / (T - 1))) / 2."""
-    return final + (1 - final) * (1 + math.cos(math.pi * _progress(epoch, epochs))) / 2
-
-
-@_FACTORS("step")
-def _step(epoch: int, _epochs: int, factor: float, every: int) -> float:
-    """factor^floor(t / every)."""
-    try:
-        return factor ** (epoch // every)
-    except OverflowError:
-        return math.inf
-
-
-def _progress(epoch: int, epochs: int) -> float:
-    return epoch / (epochs - 1) if epochs > 1 else 0.0
-
-
-def rate(start: float, epoch: int, epochs: int, name: str, knobs: Mapping[str, Value]) -> float:
-    """A learning rate or clipping norm in one epoch (t = 0 ... T-1): start times the schedule's factor."""
-    value = start * _FACTORS[name](epoch, epochs, **RATES[name].complete(knobs))
-    if not 0 <= value < math.inf:
-        raise InputError(f"the {name} schedule leaves the range of numbers in epoch {epoch + 1}; take a milder one")
-    return value

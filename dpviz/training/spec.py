@@ -1,7 +1,4 @@
-"""RunSpec and EpochRecord, and the names and knobs of every training table. Imports no torch: pages build specs here.
-
-The builders that need torch live beside it, one module a table: data, models, losses, optimizers, clipping, curricula.
-"""
+"""RunSpec and EpochRecord: what decides a run, and what an epoch of it gave. Imports no torch: pages build specs."""
 
 from __future__ import annotations
 
@@ -13,217 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dpviz.privacy.records import MAX_EPOCHS, Phase, check_delta, epoch_phases
-from dpviz.privacy.registry import InputError, Knob, Table, Value
+from dpviz.privacy.records import Phase, check_delta, epoch_phases
+from dpviz.privacy.registry import InputError, Knob, Value
 from dpviz.privacy.schedules import Schedule, check_epochs
-
-DATASETS, MODELS, LOSSES = Table("dataset"), Table("model"), Table("loss")
-OPTIMIZERS, CLIPPINGS, CURRICULA = Table("optimizer"), Table("clipping"), Table("curriculum")
-METHODS, RATES = Table("method"), Table("rate schedule")
-
-DATASETS.add(
-    "mnist",
-    "Handwritten digits, 28 x 28 grey.",
-    facts={"size": 60_000, "test_size": 10_000, "shape": (1, 28, 28), "classes": 10, "title": "MNIST"},
-)
-DATASETS.add(
-    "fashion-mnist",
-    "Pictures of clothing, 28 x 28 grey.",
-    facts={"size": 60_000, "test_size": 10_000, "shape": (1, 28, 28), "classes": 10, "title": "Fashion-MNIST"},
-)
-DATASETS.add(
-    "cifar10",
-    "Ten kinds of objects, 32 x 32 in colour.",
-    facts={"size": 50_000, "test_size": 10_000, "shape": (3, 32, 32), "classes": 10, "title": "CIFAR-10"},
-    augment=Knob(False, help="random flips and crops of each batch"),
-)
-
-ACTIVATION = Knob("tanh", help="non-linearity after each layer", choices=("tanh", "relu"))
-GREY = {"shape": (1, 28, 28)}
-COLOUR = {"shape": (3, 32, 32)}
-MODELS.add(
-    "cnn-mnist",
-    "Two convolutions, 26,010 weights (losing-less, Table 1).",
-    {**GREY, "title": "CNN, 28 x 28"},
-    activation=ACTIVATION,
-)
-MODELS.add(
-    "cnn-cifar10",
-    "Six convolutions, 550,570 weights (losing-less, Table 2).",
-    {**COLOUR, "title": "CNN, 32 x 32"},
-    activation=ACTIVATION,
-)
-MODELS.add(
-    "scatter-mnist",
-    "Two convolutions on fixed ScatterNet features (losing-less, Table 3).",
-    {**GREY, "title": "ScatterNet and CNN, 28 x 28"},
-    activation=ACTIVATION,
-)
-MODELS.add(
-    "scatter-cifar10",
-    "Four convolutions on fixed ScatterNet features (losing-less, Table 4).",
-    {**COLOUR, "title": "ScatterNet and CNN, 32 x 32"},
-    activation=ACTIVATION,
-)
-MODELS.add(
-    "cnn-curricula",
-    "Two convolutions of 16 and 32 filters with max pooling (curricula, Sec. 3.3).",
-    {**GREY, "title": "CNN of curricula"},
-    activation=Knob("relu", help=ACTIVATION.help, choices=("tanh", "relu")),
-    hidden=Knob(0, 0, 1024, "units of a second fully connected layer; 0: none"),
-)
-MODELS.add("resnet20", "ResNet-20 with group normalisation (optimizers).", {**COLOUR, "title": "ResNet-20"})
-MODELS.add("logistic", "Multinomial logistic regression on the pixels.", {"title": "Logistic regression"})
-
-GAMMA = Knob(5.0, 0.0, 20.0, "focusing: how strongly easy examples are played down")
-THRESHOLD = Knob(0.0, 0.0, 100.0, "epoch at which the loss is half way from SSE to the second loss")
-LOSSES.add("cross-entropy", "The usual classification loss.", {"title": "Cross-entropy"})
-LOSSES.add("sse", "Half the squared error between logits and one-hot labels (Eq. 5).", {"title": "Squared error (SSE)"})
-LOSSES.add("focal", "Cross-entropy that plays down easy examples (Eq. 6).", {"title": "Focal"}, gamma=GAMMA)
-LOSSES.add(
-    "sse+ce",
-    "From SSE to cross-entropy as training goes on.",
-    {"title": "SSE, then cross-entropy"},
-    threshold=THRESHOLD,
-)
-LOSSES.add(
-    "sse+focal",
-    "From SSE to focal loss as training goes on.",
-    {"title": "SSE, then focal"},
-    threshold=THRESHOLD,
-    gamma=GAMMA,
-)
-LOSSES.add(
-    "tailored",
-    "SSE, then focal, with a penalty on pre-activations: the loss of losing-less (Eq. 8).",
-    {"title": "Tailored (losing-less)"},
-    threshold=THRESHOLD,
-    gamma=GAMMA,
-    beta=Knob(1.0, 0.01, 1000.0, "the pre-activation penalty is divided by this"),
-)
-LOSSES.add("sae", "Sum of absolute errors of the logits (Eq. 10).", {"title": "Absolute error (SAE)"})
-LOSSES.add(
-    "huber",
-    "Squared near the label, absolute far from it (Eq. 11).",
-    {"title": "Huber"},
-    beta=Knob(1.0, 0.01, 100.0, "where it turns"),
-)
-
-MOMENTUM = Knob(0.0, 0.0, 0.9999, "share of the last update that is kept")
-BETA1 = Knob(0.9, 0.0, 0.99999, "decay of the mean gradient")
-BETA2 = Knob(0.999, 0.0, 0.999999, "decay of the squared gradient")
-STABILITY = Knob(1e-8, 0.0, 1.0, "added to the denominator")
-OPTIMIZERS.add(
-    "sgd", "Stochastic gradient descent.", {"title": "SGD"}, momentum=MOMENTUM, nesterov=Knob(False, help="look ahead")
-)
-OPTIMIZERS.add(
-    "rmsprop",
-    "Step scaled by the running size of the gradient (optimizers, Alg. 2).",
-    {"title": "RMSProp"},
-    beta2=Knob(0.9, 0.0, 0.999999, BETA2.help),
-    stability=STABILITY,
-)
-OPTIMIZERS.add(
-    "adam",
-    "Running mean over running size (optimizers, Alg. 3).",
-    {"title": "Adam"},
-    beta1=BETA1,
-    beta2=BETA2,
-    stability=STABILITY,
-)
-OPTIMIZERS.add(
-    "adam-bc",
-    "Adam with the DP noise's variance taken out (Tang et al. 2023).",
-    {"title": "Adam-BC"},
-    beta1=BETA1,
-    beta2=BETA2,
-    floor=Knob(1e-8, 0.0, 1.0, "least squared size"),
-)
-OPTIMIZERS.add(
-    "lion",
-    "Sign of a running mean (optimizers, Alg. 4).",
-    {"title": "Lion"},
-    beta1=BETA1,
-    beta2=Knob(0.99, 0.0, 0.999999, BETA2.help),
-    weight_decay=Knob(0.0, 0.0, 1.0, "pull towards zero"),
-)
-
-CLIPPINGS.add("flat", "Scale an example's gradient down to the clipping norm if it is longer.", {"title": "Flat"})
-CLIPPINGS.add(
-    "auto-s",
-    "Normalise every example's gradient: g C / (|g| + gamma) (Bu et al. 2022).",
-    {"title": "AUTO-S"},
-    gamma=Knob(0.01, 1e-6, 1.0, "stability constant"),
-)
-CLIPPINGS.add(
-    "per-layer", "Clip each layer's gradient to its share C / sqrt(layers) of the norm.", {"title": "Per layer"}
-)
-
-CURRICULA.add("none", "Examples come at random.", {"title": "None"})
-CURRICULA.add(
-    "sample",
-    "Easy to hard in a fixed order, by a logistic regression's loss (curricula, Alg. 2).",
-    {"title": "Sorted once, easy to hard"},
-)
-CURRICULA.add(
-    "dynamic",
-    "Easy to hard by the model's own loss, sorted anew each epoch (curricula, Sec. 6.3).",
-    {"title": "Sorted anew each epoch"},
-)
-CURRICULA.add(
-    "masked",
-    "An example's gradient counts only if its own loss is under the epoch's threshold: keeps DP-SGD's epsilon.",
-    {"title": "Masked (keeps epsilon)"},
-    start=Knob(2.3, 0.0, 100.0, "loss threshold of the first epoch"),
-    end=Knob(10.0, 0.0, 100.0, "loss threshold from the last warm-up epoch on; no mask after it"),
-    warmup=Knob(5, 1, MAX_EPOCHS, "epochs with a mask"),
-)
-
-METHODS.add("dp-sgd", "Clip each example's gradient, add noise, step.", {"title": "DP-SGD"})
-METHODS.add(
-    "sgd",
-    "No clipping and no noise: the ceiling that privacy is measured against. No guarantee.",
-    {"title": "SGD (not private)"},
-)
-METHODS.add(
-    "screening",
-    "Take a noisy step back if the loss got worse, with simulated annealing (screening, Alg. 2).",
-    {"title": "Noise screening"},
-    temperature=Knob(10.0, 0.0, 1e6, "Q0: how soon worse steps stop being accepted"),
-    rejections=Knob(10, 0, 1000, "mu0: accept anyway after so many rejections in a row"),
-    public_examples=Knob(1000, 10, 10_000, "test examples set aside as public, on which steps are judged"),
-)
-
-RATES.add("constant", "The same in every epoch.")
-RATES.add(
-    "linear",
-    "Straight down to a share of the start.",
-    final=Knob(0.1, 0.0, 10.0, "share of the start that is left in the last epoch"),
-)
-RATES.add(
-    "cosine",
-    "Half a cosine wave down to a share of the start.",
-    final=Knob(0.1, 0.0, 10.0, "share left in the last epoch"),
-)
-RATES.add(
-    "step",
-    "Multiplied by a factor every few epochs.",
-    factor=Knob(0.5, 0.01, 10.0, "factor"),
-    every=Knob(10, 1, MAX_EPOCHS, "epochs between steps"),
-)
-
-# RunSpec field -> the table it names an entry of. Knobs are written "field.knob", for example "optimizer.momentum".
-CHOICES: dict[str, Table] = {
-    "method": METHODS,
-    "dataset": DATASETS,
-    "model": MODELS,
-    "loss": LOSSES,
-    "optimizer": OPTIMIZERS,
-    "clipping": CLIPPINGS,
-    "curriculum": CURRICULA,
-    "learning_rate_schedule": RATES,
-    "clip_norm_schedule": RATES,
-}
+from dpviz.training.tables import CHOICES, CURRICULA, DATASETS, METHODS, MODELS, OPTIMIZERS
 
 # RunSpec field -> the range it may take.
 NUMBERS: dict[str, Knob] = {
@@ -292,10 +82,15 @@ class RunSpec:
     @property
     def size(self) -> int:
         """Training examples that the run uses; the accountant counts these."""
-        whole = int(DATASETS[self.dataset].facts["size"])
+        whole = DATASETS[self.dataset].size
         if self.subset > whole:
             raise InputError(f"subset must be at most the {whole:,} examples of {self.dataset}, got {self.subset:,}")
         return self.subset or whole
+
+    @property
+    def private(self) -> bool:
+        """Whether gradients are clipped and noisy."""
+        return METHODS[self.method].private
 
     @property
     def sample_rate(self) -> float:
@@ -358,21 +153,17 @@ class RunSpec:
 
 
 def _refuse_meaningless(spec: RunSpec) -> None:
-    shape = MODELS[spec.model].facts.get("shape")
-    data_shape = DATASETS[spec.dataset].facts["shape"]
-    ordered = spec.curriculum in ("sample", "dynamic")
+    model, dataset, method = MODELS[spec.model], DATASETS[spec.dataset], METHODS[spec.method]
     refusals = {
-        f"{spec.model} takes images of shape {shape}, but {spec.dataset} has {data_shape}; choose another model": (
-            shape is not None and shape != data_shape
+        f"{model.name} takes images of shape {model.shape}, but {dataset.name} has {dataset.shape}; choose another "
+        "model": not model.takes(dataset),
+        f"{method.name} has no noise and no clipping, so a noise schedule other than constant 0 has no meaning; set it "
+        "to 0": not method.private and any(spec.schedule.sigmas(spec.epochs)),
+        f"{method.name} judges random batches; a sorted curriculum has none, so choose curriculum none or masked": (
+            method.screened and CURRICULA[spec.curriculum].sorted
         ),
-        "sgd has no noise and no clipping, so a noise schedule other than constant 0 has no meaning; set it to 0": (
-            spec.method == "sgd" and any(spec.schedule.sigmas(spec.epochs))
-        ),
-        "screening judges random batches; a sorted curriculum has none, so choose curriculum none or masked": (
-            spec.method == "screening" and ordered
-        ),
-        "adam-bc takes the noise's variance out of Adam, so it needs noise; choose adam": (
-            spec.optimizer == "adam-bc" and spec.method == "sgd"
+        f"{spec.optimizer} takes the noise's variance out of the step, so it needs noise; choose another optimizer": (
+            OPTIMIZERS[spec.optimizer].needs_noise and not method.private
         ),
     }
     for reason, refused in refusals.items():

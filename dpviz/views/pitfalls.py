@@ -33,7 +33,6 @@ from dpviz.privacy.assumptions import Named
 from dpviz.training.pricing import steps_guarantee
 from dpviz.views.axes import COLOURS, layout
 from dpviz.views.numbers import delta_text, epsilon_number, epsilon_text, sigma_text
-from dpviz.views.titles import ACCOUNTANT_TITLES, ADJACENCY_TITLES, SAMPLING_TITLES
 
 Case = tuple[str, Epsilon | None]
 
@@ -105,7 +104,7 @@ def accountants(at: Example) -> Finding:
     extra = costs["rdp-classic"].upper / costs["pld"].upper - 1
     return Finding(
         f"The classic conversion quotes {100 * extra:.0f} % more than the tight one.",
-        tuple((ACCOUNTANT_TITLES[name], cost) for name, cost in costs.items()),
+        tuple((ACCOUNTANTS[name].title, cost) for name, cost in costs.items()),
     )
 
 
@@ -152,7 +151,7 @@ def batches(at: Example) -> Finding:
     return Finding(
         f"Without amplification this curve costs {factor:.1f} times as much.",
         tuple(
-            (f"{SAMPLING_TITLES[name]} ({ADJACENCY_TITLES[adjacency_of(name)].lower()})", cost)
+            (f"{SAMPLINGS[name].title} ({ADJACENCIES[adjacency_of(name)].title.lower()})", cost)
             for name, cost in costs.items()
         ),
     )
@@ -240,7 +239,7 @@ def neighbours(at: Example) -> Finding:
     factor = costs["replace-one"].upper / costs["add-remove"].upper
     return Finding(
         f"Replacing one example costs {factor:.2f} times as much here.",
-        tuple((ADJACENCY_TITLES[name], cost) for name, cost in costs.items()),
+        tuple((ADJACENCIES[name].title, cost) for name, cost in costs.items()),
     )
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import pandas as pd
 import plotly.graph_objects as go
 
 from dpviz.papers import RECIPES
-from dpviz.privacy.registry import Table
+from dpviz.privacy.registry import Entry
 from dpviz.runs import Run
-from dpviz.training.spec import DATASETS, MODELS, EpochRecord, RunSpec
+from dpviz.training.spec import EpochRecord, RunSpec
+from dpviz.training.tables import DATASETS, MODELS
 from dpviz.views.axes import AXES, COLOURS, GREY, PERCENT, epoch_ticks, layout
 from dpviz.views.numbers import epsilon_number
 
@@ -22,7 +23,7 @@ MEASURES = {"accuracy": "Accuracy (%)", "loss": "Loss"}
 
 def schedule_words(spec: RunSpec) -> str:
     """The noise in a few words: "constant 1.23", "linear 5 to 1", "own curve"."""
-    if spec.method == "sgd":
+    if not spec.private:
         return "no noise"
     knobs = dict(spec.schedule.knobs)
     if spec.schedule.name == "constant":
@@ -33,9 +34,9 @@ def schedule_words(spec: RunSpec) -> str:
     return spec.schedule.name + ends
 
 
-def title_of(table: Table, name: str) -> str:
+def title_of(table: Mapping[str, Entry], name: str) -> str:
     """A table's entry as it is written on screen."""
-    return str(table[name].facts.get("title", name)) if name in table else name
+    return table[name].title if name in table else name
 
 
 def run_name(run: Run) -> str:

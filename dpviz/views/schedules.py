@@ -9,11 +9,20 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from dpviz.privacy import ACCOUNTANTS, SAMPLINGS, Assumptions, Ledger, epoch_phases, epsilon, epsilon_path, price_tags
+from dpviz.privacy import (
+    ACCOUNTANTS,
+    ADJACENCIES,
+    SAMPLINGS,
+    Assumptions,
+    Ledger,
+    epoch_phases,
+    epsilon,
+    epsilon_path,
+    price_tags,
+)
 from dpviz.privacy.assumptions import Named
 from dpviz.views.axes import COLOURS, GREY, layout
 from dpviz.views.numbers import epsilon_number, epsilon_text, sigma_text
-from dpviz.views.titles import ACCOUNTANT_TITLES, ADJACENCY_TITLES, SAMPLING_TITLES
 
 SYMBOLS = ("circle", "diamond", "square")
 # 1, 2 and 5 in full: Plotly's own logarithmic ticks write 20 as a small 2.
@@ -132,7 +141,7 @@ def what_if_frame(sigmas: Sequence[float], sample_rate: float, delta: float) -> 
     ledger = Ledger(epoch_phases(sigmas, sample_rate))
     rows = []
     for sampling, entry in SAMPLINGS.items():
-        for adjacency in entry.facts["adjacencies"]:
+        for adjacency in entry.adjacencies:
             for accountant in ACCOUNTANTS:
                 cost = epsilon(ledger, delta, Assumptions(accountant, adjacency, sampling))
                 rows.append((sampling, adjacency, accountant, cost.lower, cost.upper, epsilon_text(cost)))
@@ -145,9 +154,9 @@ def what_if_table(frame: pd.DataFrame) -> pd.DataFrame:
     ordered = wide.reindex(list(dict.fromkeys(zip(frame["sampling"], frame["adjacency"], strict=True))))[
         list(ACCOUNTANTS)
     ]
-    table = ordered.rename(columns=ACCOUNTANT_TITLES).reset_index()
-    table["sampling"] = table["sampling"].map(SAMPLING_TITLES)
-    table["adjacency"] = table["adjacency"].map(ADJACENCY_TITLES)
+    table = ordered.rename(columns=ACCOUNTANTS.titles).reset_index()
+    table["sampling"] = table["sampling"].map(SAMPLINGS.titles)
+    table["adjacency"] = table["adjacency"].map(ADJACENCIES.titles)
     table.columns.name = None
     return table.rename(columns={"sampling": "Batches", "adjacency": "Neighbours"})
 
@@ -155,9 +164,9 @@ def what_if_table(frame: pd.DataFrame) -> pd.DataFrame:
 def what_if_figure(frame: pd.DataFrame, *, height: int = 300) -> go.Figure:
     """Upper epsilons on one logarithmic axis: how far the assumptions carry."""
     figure = go.Figure(layout=layout("Epsilon (upper bound)", "", height=height, log_x=True))
-    for index, (accountant, title) in enumerate(ACCOUNTANT_TITLES.items()):
+    for index, (accountant, title) in enumerate(ACCOUNTANTS.titles.items()):
         rows = frame[frame["accountant"] == accountant]
-        cases = rows["sampling"].map(SAMPLING_TITLES) + " · " + rows["adjacency"].map(ADJACENCY_TITLES).str.lower()
+        cases = rows["sampling"].map(SAMPLINGS.titles) + " · " + rows["adjacency"].map(ADJACENCIES.titles).str.lower()
         figure.add_scatter(
             x=rows["upper"],
             y=cases,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dpviz.papers import PAPERS
 from dpviz.privacy import epoch_phases
-from dpviz.training.spec import DATASETS
+from dpviz.training.tables import DATASETS
 from dpviz.ui.compare.link import ALL, EPSILONS, VIEWS, Comparison, parse_link, to_link
 from dpviz.ui.schedule.settings import Settings
 from dpviz.ui.schedule.share import LEAST_SIGMA, MOST_SIGMA, decode, encode

@@ -102,7 +102,7 @@ def test_replace_one_doubles_the_gaussian_shift() -> None:
     assert composed_mu([(2.0, 4)], "replace-one") == 2 * composed_mu([(2.0, 4)]) == 2.0
 
 
-COMBINATIONS = [(name, adjacency) for name, entry in SAMPLINGS.items() for adjacency in entry.facts["adjacencies"]]
+COMBINATIONS = [(name, adjacency) for name, entry in SAMPLINGS.items() for adjacency in entry.adjacencies]
 
 
 @pytest.mark.parametrize("accountant", ACCOUNTANTS)

@@ -27,7 +27,7 @@ EVERY = [
     {"accountant": accountant, "adjacency": adjacency, "sampling": sampling}
     for accountant in ACCOUNTANTS
     for sampling, entry in SAMPLINGS.items()
-    for adjacency in entry.facts["adjacencies"]
+    for adjacency in entry.adjacencies
 ]
 QUESTIONS = {
     "epsilon": lambda *a, **k: epsilon(PHASES, DELTA, *a, **k),

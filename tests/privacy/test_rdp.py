@@ -224,7 +224,7 @@ def test_any_noise_and_any_sample_rate_have_a_price(q: float, adjacency: str) ->
 
 @pytest.mark.parametrize(
     ("sampling", "adjacency"),
-    [(sampling, adjacency) for sampling in SAMPLINGS for adjacency in SAMPLINGS[sampling].facts["adjacencies"]],
+    [(sampling, adjacency) for sampling in SAMPLINGS for adjacency in SAMPLINGS[sampling].adjacencies],
 )
 def test_any_noise_has_its_share_and_is_calibrated_or_refused(sampling: str, adjacency: str) -> None:
     for sigma in SIGMAS:

@@ -17,7 +17,7 @@ from dpviz.training.engine import Diverged, Trainer, pick_device
 from dpviz.training.losses import build_loss
 from dpviz.training.models import build_model
 from dpviz.training.random_streams import seeded
-from dpviz.training.spec import CLIPPINGS, CURRICULA, LOSSES, METHODS, OPTIMIZERS, RATES
+from dpviz.training.tables import CLIPPINGS, CURRICULA, LOSSES, METHODS, OPTIMIZERS, RATES
 from tests.training.small import TEST, TRAIN, curve, quiet, small_data, small_spec, trainer
 
 

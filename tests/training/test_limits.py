@@ -1,16 +1,17 @@
 """Limits: each has a default, a variable and a sentence; weights are counted as the builders count them."""
 
+import dataclasses
+
 import pytest
 import torch
 
 from dpviz.privacy import Schedule
 from dpviz.privacy.registry import InputError
-from dpviz.training.limits import LIMITS, WEIGHTS, check_spec, limits_words, read_only, refuse_if_read_only
+from dpviz.training.limits import LIMITS, check_spec, limits_words, read_only, refuse_if_read_only
 from dpviz.training.local.parsing import check_size
 from dpviz.training.models import build_model
-from dpviz.training.spec import DATASETS, MODELS, RunSpec
-
-FEATURES = {"scatter-mnist": (81, 7, 7), "scatter-cifar10": (243, 8, 8)}
+from dpviz.training.spec import RunSpec
+from dpviz.training.tables import DATASETS, MODELS
 
 
 def spec(**changes) -> RunSpec:
@@ -21,12 +22,13 @@ def spec(**changes) -> RunSpec:
 @pytest.mark.parametrize("knobs", [{}, {"hidden": 1024}, {"hidden": 7}], ids=str)
 def test_weights_are_counted_without_torch_as_the_builders_count_them(name, knobs):
     knobs = knobs if set(knobs) <= set(MODELS[name].knobs) else {}
-    shape = MODELS[name].facts.get("shape")
-    for dataset in (data for data in DATASETS if shape in (None, DATASETS[data].facts["shape"])):
-        settings = spec(model=name, dataset=dataset, knobs=tuple((f"model.{k}", v) for k, v in knobs.items()))
-        inputs = FEATURES.get(name, DATASETS[dataset].facts["shape"])
-        model = build_model(name, settings.knobs_of("model"), inputs, 10, torch.Generator())
-        assert WEIGHTS[name](settings) == sum(weights.numel() for weights in model.parameters())
+    entry = MODELS[name]
+    for dataset in (data for data in DATASETS.values() if entry.takes(data)):
+        for classes in (2, 10):
+            data = dataclasses.replace(dataset, class_names=dataset.class_names[:classes])
+            model = build_model(name, knobs, entry.inputs or data.shape, classes, torch.Generator())
+            counted = entry.weights(data, entry.complete(knobs))
+            assert counted == sum(weights.numel() for weights in model.parameters())
 
 
 @pytest.mark.parametrize(

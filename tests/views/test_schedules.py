@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from dpviz.privacy import ACCOUNTANTS, ADJACENCIES, SAMPLINGS, Ledger, epoch_phases, epsilon
+from dpviz.privacy import ACCOUNTANTS, SAMPLINGS, Ledger, epoch_phases, epsilon
 from dpviz.views import schedules as views
-from dpviz.views.titles import ACCOUNTANT_TITLES, ADJACENCY_TITLES, SAMPLING_TITLES
 
 RATE, DELTA = 0.01, 1e-5
 LINEAR = tuple(np.linspace(5.0, 1.0, 8))
@@ -65,7 +64,7 @@ def test_equal_epochs_pay_half_each():
 
 def test_what_if_prices_this_curve_under_every_assumption():
     frame = views.what_if_frame(LINEAR, RATE, DELTA)
-    cases = sum(len(entry.facts["adjacencies"]) for entry in SAMPLINGS.values())
+    cases = sum(len(entry.adjacencies) for entry in SAMPLINGS.values())
     assert len(frame) == cases * len(ACCOUNTANTS)
     unsampled = frame[frame["sampling"] != "poisson"]
     assert set(unsampled["adjacency"]) == {"zero-out", "replace-one"}, "one example less would shift all batches"
@@ -81,22 +80,13 @@ def test_what_if_prices_this_curve_under_every_assumption():
 
 def test_the_what_if_table_has_a_row_a_case_and_a_column_an_accountant():
     table = views.what_if_table(views.what_if_frame(LINEAR, RATE, DELTA))
-    assert list(table.columns) == ["Batches", "Neighbours", *ACCOUNTANT_TITLES.values()]
+    assert list(table.columns) == ["Batches", "Neighbours", *ACCOUNTANTS.titles.values()]
     assert table["Batches"].tolist() == ["Poisson"] * 3 + ["Fixed order"] * 2 + ["Shuffled"] * 2
     assert not table.isna().any().any()
 
 
 def test_the_what_if_figure_has_a_series_an_accountant():
     figure = views.what_if_figure(views.what_if_frame(LINEAR, RATE, DELTA))
-    assert [trace.name for trace in figure.data] == list(ACCOUNTANT_TITLES.values())
+    assert [trace.name for trace in figure.data] == list(ACCOUNTANTS.titles.values())
     assert all(len(trace.x) == 7 for trace in figure.data)
     assert figure.layout.xaxis.type == "log"
-
-
-def test_every_name_of_the_privacy_tables_has_a_title():
-    for titles, table in (
-        (ACCOUNTANT_TITLES, ACCOUNTANTS),
-        (ADJACENCY_TITLES, ADJACENCIES),
-        (SAMPLING_TITLES, SAMPLINGS),
-    ):
-        assert list(titles) == list(table)

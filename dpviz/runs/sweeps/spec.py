@@ -40,7 +40,8 @@ from dpviz.runs.settings import DEFAULT, change
 from dpviz.runs.store.store import check_title
 from dpviz.training.limits import check_spec
 from dpviz.training.pricing import AS_TRAINED
-from dpviz.training.spec import CHOICES, RunSpec
+from dpviz.training.spec import RunSpec
+from dpviz.training.tables import CHOICES
 
 MAX_RUNS = 5000
 NOISE_KNOBS = ("sigma", "start", "end")  # scaling these scales a named schedule's whole curve

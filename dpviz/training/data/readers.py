@@ -19,7 +19,7 @@ import sys
 import tarfile
 import urllib.request
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -29,8 +29,8 @@ import numpy as np
 
 from dpviz.paths import PROJECT_DATA, cache_folder
 from dpviz.privacy.registry import InputError
+from dpviz.training.data.catalog import DATASETS, Dataset
 from dpviz.training.data.cifar_batches import read_batch
-from dpviz.training.spec import DATASETS
 
 if TYPE_CHECKING:
     import torch
@@ -40,15 +40,6 @@ SYSTEM_DATA = (Path("/usr/local/share/datasets"), Path("/usr/share/datasets"), P
 
 Progress = Callable[[str, int, int], None]
 """Called while downloading with the file's name, the bytes so far and the bytes in all (0: not known)."""
-
-
-@dataclass(frozen=True)
-class Source:
-    """One dataset's files (name -> MD5) in a folder of the data directory, and torchvision's name for it."""
-
-    torchvision: str
-    folder: str
-    files: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -87,52 +78,6 @@ class Data:
 
 
 _TENSORS = ("train_images", "train_labels", "test_images", "test_labels")
-_IDX = ("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz")
-_IDX_TEST = ("t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz")
-_CIFAR_TRAIN = tuple(f"data_batch_{number}" for number in range(1, 6))
-
-SOURCES: dict[str, Source] = {
-    "mnist": Source(
-        "MNIST",
-        "MNIST/raw",
-        {
-            _IDX[0]: "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-            _IDX[1]: "d53e105ee54ea40749a09fcbcd1e9432",
-            _IDX_TEST[0]: "9fb629c4189551a2d022fa330f9573f3",
-            _IDX_TEST[1]: "ec29112dd5afa0611ce80d1b7f02629c",
-        },
-    ),
-    "fashion-mnist": Source(
-        "FashionMNIST",
-        "FashionMNIST/raw",
-        {
-            _IDX[0]: "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-            _IDX[1]: "25c81989df183df01b3e8a0aad5dffbe",
-            _IDX_TEST[0]: "bef4ecab320f06d8554ea6380940ec79",
-            _IDX_TEST[1]: "bb300cfdad3c16e7a12a480ee83cd310",
-        },
-    ),
-    "cifar10": Source(
-        "CIFAR10",
-        "cifar-10-batches-py",
-        {
-            "data_batch_1": "c99cafc152244af753f735de768cd75f",
-            "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
-            "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
-            "data_batch_4": "634d18415352ddfa80567beed471001a",
-            "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
-            "test_batch": "40351d587109b95175f43aff81a1287e",
-        },
-    ),
-}
-
-# Mean and standard deviation of each colour over the training set. They are published constants that everybody uses,
-# so they cost no privacy here; for a dataset of one's own they would have to be paid for, or guessed.
-STATISTICS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
-    "mnist": ((0.1307,), (0.3081,)),
-    "fashion-mnist": ((0.2860,), (0.3530,)),
-    "cifar10": ((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)),
-}
 
 
 # --- where the files are ------------------------------------------------------------------------------------------
@@ -146,10 +91,9 @@ def places(data_dir: Path | None = None) -> tuple[Path, ...]:
 
 def find(name: str, data_dir: Path | None = None) -> Path | None:
     """The first place that has every file of the dataset, or None."""
-    DATASETS[name]
-    source = SOURCES[name]
+    dataset = DATASETS[name]
     for place in places(data_dir):
-        if all(_existing(place / source.folder / file) for file in source.files):
+        if all(_existing(place / dataset.folder / file) for file in dataset.files):
             return place
     return None
 
@@ -169,7 +113,7 @@ def _existing(path: Path) -> Path | None:
 
 
 def load(name: str, data_dir: Path | None = None, subset: int = 0, *, on_download: Progress | None = None) -> Data:
-    """A dataset's pixels, minus the mean and over the standard deviation of STATISTICS; `subset` keeps the first few.
+    """A dataset's pixels, minus the mean and over the standard deviation of its entry; `subset` keeps the first few.
 
     Kept in memory for the next caller (the two used last). Downloads what is not found; if that fails too, the error
     says which files to put where.
@@ -183,28 +127,29 @@ def load(name: str, data_dir: Path | None = None, subset: int = 0, *, on_downloa
 def _load(name: str, where: Path) -> Data:
     import torch
 
-    read = _read_cifar if name == "cifar10" else _read_idx
-    mean, std = (torch.tensor(numbers).view(1, -1, 1, 1) for numbers in STATISTICS[name])
+    dataset = DATASETS[name]
+    mean, std = (torch.tensor(numbers).view(1, -1, 1, 1) for numbers in (dataset.mean, dataset.std))
 
     def tensors(pixels: np.ndarray, labels: np.ndarray) -> tuple[Tensor, Tensor]:
         return torch.from_numpy(pixels).float().div_(255).sub_(mean).div_(std), torch.from_numpy(labels).long()
 
-    train, test = read(SOURCES[name], where)
-    return Data(*tensors(*train), *tensors(*test), classes=int(DATASETS[name].facts["classes"]))
+    train, test = dataset.function(dataset, where)
+    return Data(*tensors(*train), *tensors(*test), classes=dataset.classes)
 
 
 Arrays = tuple[np.ndarray, np.ndarray]
 
 
-def _read_idx(source: Source, where: Path) -> tuple[Arrays, Arrays]:
+def read_idx(dataset: Dataset, where: Path) -> tuple[Arrays, Arrays]:
     def arrays(images: str, labels: str) -> Arrays:
-        pixels = _parse_idx(_verified(source, where, images), images, 3)
-        return pixels[:, None], _parse_idx(_verified(source, where, labels), labels, 1)
+        pixels = parse_idx(verified(dataset, where, images), images, 3)
+        return pixels[:, None], parse_idx(verified(dataset, where, labels), labels, 1)
 
-    return arrays(*_IDX), arrays(*_IDX_TEST)
+    images, labels, test_images, test_labels = dataset.files
+    return arrays(images, labels), arrays(test_images, test_labels)
 
 
-def _parse_idx(content: bytes, file: str, dimensions: int) -> np.ndarray:
+def parse_idx(content: bytes, file: str, dimensions: int) -> np.ndarray:
     """The array in an IDX file: two zero bytes, type 8 (unsigned byte), the number of dimensions, sizes, values."""
     header = 4 + 4 * dimensions
     sizes = np.frombuffer(content[4:header], ">u4").astype(int)
@@ -213,26 +158,28 @@ def _parse_idx(content: bytes, file: str, dimensions: int) -> np.ndarray:
     return np.frombuffer(content, np.uint8, offset=header).reshape(tuple(sizes)).copy()
 
 
-def _read_cifar(source: Source, where: Path) -> tuple[Arrays, Arrays]:
-    def arrays(files: tuple[str, ...]) -> Arrays:
-        batches = [read_batch(_verified(source, where, file), file, 3 * 32 * 32) for file in files]
+def read_cifar(dataset: Dataset, where: Path) -> tuple[Arrays, Arrays]:
+    def arrays(files: Sequence[str]) -> Arrays:
+        batches = [read_batch(verified(dataset, where, file), file, 3 * 32 * 32) for file in files]
         pixels, labels = (np.concatenate(parts) for parts in zip(*batches, strict=True))
         return pixels.reshape(-1, 3, 32, 32), labels
 
-    return arrays(_CIFAR_TRAIN), arrays(("test_batch",))
+    *train, test = dataset.files
+    return arrays(train), arrays([test])
 
 
-def _verified(source: Source, where: Path, file: str) -> bytes:
+def verified(dataset: Dataset, where: Path, file: str) -> bytes:
     """A file's content after its MD5 was checked. An unpacked IDX file has no MD5; its header is checked instead."""
-    path = _existing(where / source.folder / file)
+    path = _existing(where / dataset.folder / file)
     if path is None:
-        raise InputError(f"{source.folder}/{file} is gone; put it back or choose another data folder")
+        raise InputError(f"{dataset.folder}/{file} is gone; put it back or choose another data folder")
     content = path.read_bytes()
     if path.name != file:
         return content
-    if hashlib.md5(content, usedforsecurity=False).hexdigest() != source.files[file]:
+    if hashlib.md5(content, usedforsecurity=False).hexdigest() != dataset.files[file]:
         raise InputError(
-            f"{source.folder}/{file} is damaged (its MD5 does not match); delete it, so that it can be downloaded again"
+            f"{dataset.folder}/{file} is damaged (its MD5 does not match); delete it, so that it can be downloaded "
+            "again"
         )
     return gzip.decompress(content) if file.endswith(".gz") else content
 
@@ -265,28 +212,30 @@ _schemas: list[torch.library.Library] = []
 
 def download(name: str, data_dir: Path | None = None, on_download: Progress | None = None) -> Path:
     """Fetch a dataset from the addresses that torchvision knows and return the folder it is in now."""
-    source = SOURCES[name]
+    dataset = DATASETS[name]
     asked = data_dir or os.environ.get("DPVIZ_DATA")
     target = Path(asked).expanduser() if asked else cache_folder()
-    folder = target / source.folder
-    known = getattr(import_torchvision(), source.torchvision)
+    folder = target / dataset.folder
     try:
+        if not dataset.torchvision:
+            raise OSError("no address is known")
+        known = getattr(import_torchvision(), dataset.torchvision)
         folder.mkdir(parents=True, exist_ok=True)
-        if name == "cifar10":
+        if dataset.archive:
             archive = target / known.filename
             _fetch((known.url,), archive, known.tgz_md5, on_download)
             with tarfile.open(archive) as content:
-                for file in source.files:
-                    content.extract(f"{source.folder}/{file}", target, filter="data")
+                for file in dataset.files:
+                    content.extract(f"{dataset.folder}/{file}", target, filter="data")
             archive.unlink()
         else:
             for file, md5 in known.resources:
                 _fetch(tuple(mirror + file for mirror in known.mirrors), folder / file, md5, on_download)
     except OSError as error:
-        files = ", ".join(source.files)
+        files = ", ".join(dataset.files)
         raise InputError(
-            f"{DATASETS[name].facts['title']} was not found and could not be downloaded ({error}); "
-            f"put the files {files} into {source.folder} of a data folder and name that folder with DPVIZ_DATA"
+            f"{dataset.title} was not found and could not be downloaded ({error}); "
+            f"put the files {files} into {dataset.folder} of a data folder and name that folder with DPVIZ_DATA"
         ) from None
     return target
 

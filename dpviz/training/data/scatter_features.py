@@ -17,8 +17,9 @@ from torch import Tensor
 
 from dpviz.paths import cache_folder
 from dpviz.privacy.registry import InputError
-from dpviz.training.data.readers import STATISTICS, Data, load
+from dpviz.training.data.readers import Data, load
 from dpviz.training.spec import RunSpec
+from dpviz.training.tables import DATASETS, MODELS
 
 SCALES, ANGLES = 2, 8
 CHUNK = 500
@@ -27,7 +28,7 @@ CHUNK = 500
 def load_for(spec: RunSpec, data_dir: Path | None = None) -> Data:
     """The data a run trains on: pixels, or ScatterNet features for the models that start from those."""
     data = load(spec.dataset, data_dir, spec.subset)
-    return scattered(spec.dataset, data) if spec.model.startswith("scatter-") else data
+    return scattered(spec.dataset, data) if MODELS[spec.model].scattered else data
 
 
 _last: dict[tuple[str, int, int], Data] = {}
@@ -70,7 +71,8 @@ def scatter(name: str, images: Tensor) -> Tensor:
     from kymatio.scattering2d.frontend.torch_frontend import ScatteringTorch2D
 
     scattering = ScatteringTorch2D(J=SCALES, shape=tuple(images.shape[2:]), L=ANGLES)
-    mean, std = (torch.tensor(numbers).view(1, -1, 1, 1) for numbers in STATISTICS[name])
+    constants = (DATASETS[name].mean, DATASETS[name].std)
+    mean, std = (torch.tensor(numbers).view(1, -1, 1, 1) for numbers in constants)
     return torch.cat([scattering(some * std + mean).flatten(1, 2).half() for some in images.split(CHUNK)])
 
 

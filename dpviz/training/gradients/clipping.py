@@ -12,19 +12,19 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from dpviz.privacy.registry import Builders, Value
-from dpviz.training.spec import CLIPPINGS
+from dpviz.privacy.registry import Value
+from dpviz.training.tables import CLIPPINGS
 
 # squared norms [layers, batch], clip_norm -> factors [layers, batch]
 ClippingRule = Callable[[Tensor, float], Tensor]
 
-BUILDERS: Builders[ClippingRule] = Builders(CLIPPINGS)
 HAIR = 32  # units of rounding: many times the relative error of a norm
 
 
 def build_clipping(name: str, knobs: Mapping[str, Value]) -> ClippingRule:
     """The rule with its knobs set; knobs that are not given take their defaults."""
-    return BUILDERS[name](**CLIPPINGS[name].complete(knobs))
+    rule: ClippingRule = CLIPPINGS[name].make(knobs)
+    return rule
 
 
 def example_norms(squared_norms: Tensor) -> Tensor:
@@ -41,16 +41,14 @@ def _limit(norms: Tensor, clip_norm: float) -> Tensor:
     return (_just_below(clip_norm, norms) / norms).clamp(max=1.0)
 
 
-@BUILDERS("flat")
-def _flat() -> ClippingRule:
+def build_flat() -> ClippingRule:
     def flat(squared_norms: Tensor, clip_norm: float) -> Tensor:
         return _limit(example_norms(squared_norms), clip_norm).expand_as(squared_norms)
 
     return flat
 
 
-@BUILDERS("auto-s")
-def _auto_s(gamma: float) -> ClippingRule:
+def build_auto_s(gamma: float) -> ClippingRule:
     """C / (|g| + gamma): Bu, Wang, Zha & Karypis (2022), arXiv:2206.07136, Eq. 4, times C."""
 
     def auto_s(squared_norms: Tensor, clip_norm: float) -> Tensor:
@@ -60,8 +58,7 @@ def _auto_s(gamma: float) -> ClippingRule:
     return auto_s
 
 
-@BUILDERS("per-layer")
-def _per_layer() -> ClippingRule:
+def build_per_layer() -> ClippingRule:
     def per_layer(squared_norms: Tensor, clip_norm: float) -> Tensor:
         return _limit(squared_norms.sqrt(), clip_norm / math.sqrt(len(squared_norms)))
 

@@ -15,18 +15,20 @@ import numpy.typing as npt
 from scipy.special import expit
 
 from dpviz.privacy.local import METHOD_NAMES, LocalBudget, check_epsilon, flip_probability
-from dpviz.privacy.registry import InputError, Knob, Table
+from dpviz.privacy.registry import Entry, InputError, Knob, Table
 
 FloatArray = npt.NDArray[np.float64]
 
-METHODS = Table("method")
-METHODS.add("prestige", "Private curriculum on a flipped label, then private sampling of the gradient (Alg. 1).")
-METHODS.add("djw", "Private sampling of every gradient, all of epsilon spent on it (Duchi, Jordan & Wainwright).")
-METHODS.add("masked", "dpviz's own: the curriculum without flips; people outside it answer for a zero gradient.")
-METHODS.add("sgd", "Plain stochastic gradient descent: no privacy.")
+METHODS = Table(
+    "method",
+    Entry("prestige", "Private curriculum on a flipped label, then private sampling of the gradient (Alg. 1)."),
+    Entry("djw", "Private sampling of every gradient, all of epsilon spent on it (Duchi, Jordan & Wainwright)."),
+    Entry("masked", "dpviz's own: the curriculum without flips; people outside it answer for a zero gradient."),
+    Entry("sgd", "Plain stochastic gradient descent: no privacy."),
+)
 assert tuple(METHODS) == METHOD_NAMES
 
-LOSSES = Table("loss")
+LOSSES: Table[Entry] = Table("loss")
 
 
 @LOSSES.register("hinge")
@@ -119,9 +121,7 @@ class LocalSpec:
     @property
     def slope(self) -> Callable[[FloatArray], FloatArray]:
         """Derivative of the loss by z = y (<w, x> + b), as a function of z."""
-        function = LOSSES[self.loss].function
-        assert function is not None
-        return functools.partial(function, **self.knobs)
+        return functools.partial(LOSSES[self.loss].function, **self.knobs)
 
     def budget(self, people: int) -> LocalBudget:
         return LocalBudget(self.epsilon, self.share, self.epochs, people)

@@ -15,8 +15,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from dpviz.privacy.registry import InputError, Table
-from dpviz.training.data.readers import SOURCES, _parse_idx, _verified, find, places
+from dpviz.privacy.registry import Entry, InputError, Table
+from dpviz.training.data.catalog import DATASETS
+from dpviz.training.data.readers import find, parse_idx, places, verified
 from dpviz.training.limits import LIMITS
 from dpviz.training.local.parsing import check_content, check_size, parse_csv, parse_libsvm
 
@@ -53,24 +54,24 @@ class Tabular:
         return int(self.train_rows.shape[1])
 
 
-TABULARS = Table("data")
-TABULARS.add(
-    "mnist38", "MNIST, 3 against 8: 11,982 training images of 784 pixels (comes with dpviz)", {"title": "MNIST 3 / 8"}
-)
-TABULARS.add(
-    "breast-cancer",
-    "Wisconsin breast cancer: 569 biopsies, 30 measurements (comes with scikit-learn)",
-    {"title": "Breast cancer"},
-)
-TABULARS.add(
-    "a7a",
-    "Adult census, LIBSVM's a7a: 16,100 people, 123 yes-or-no features (libsvm-adult/a7a, a7a.t)",
-    {"title": "Adult (a7a)"},
-)
-TABULARS.add(
-    "diabetes130",
-    "Diabetes-130: readmission of hospital patients (diabetes130/diabetic_data.csv)",
-    {"title": "Diabetes-130"},
+TABULARS = Table(
+    "data",
+    Entry(
+        "mnist38",
+        "MNIST, 3 against 8: 11,982 training images of 784 pixels (comes with dpviz)",
+        title="MNIST 3 / 8",
+    ),
+    Entry("breast-cancer", "Wisconsin breast cancer: 569 biopsies, 30 measurements (comes with scikit-learn)"),
+    Entry(
+        "a7a",
+        "Adult census, LIBSVM's a7a: 16,100 people, 123 yes-or-no features (libsvm-adult/a7a, a7a.t)",
+        title="Adult (a7a)",
+    ),
+    Entry(
+        "diabetes130",
+        "Diabetes-130: readmission of hospital patients (diabetes130/diabetic_data.csv)",
+        title="Diabetes-130",
+    ),
 )
 
 
@@ -98,12 +99,12 @@ def _mnist38(data_dir: Path | None) -> Tabular:
     where = find("mnist", data_dir)
     if where is None:
         raise InputError(f"MNIST was not found; put its .gz files into {places(data_dir)[0] / 'MNIST' / 'raw'}")
-    source = SOURCES["mnist"]
-    train_images, train_digits, test_images, test_digits = source.files
+    mnist = DATASETS["mnist"]
+    train_images, train_digits, test_images, test_digits = mnist.files
 
     def part(images: str, digits: str) -> tuple[FloatArray, FloatArray]:
-        pixels = _parse_idx(_verified(source, where, images), images, 3)
-        labels = _parse_idx(_verified(source, where, digits), digits, 1)
+        pixels = parse_idx(verified(mnist, where, images), images, 3)
+        labels = parse_idx(verified(mnist, where, digits), digits, 1)
         keep = (labels == 3) | (labels == 8)
         return unit_rows(pixels[keep].reshape(-1, 784).astype(float)), np.where(labels[keep] == 8, 1.0, -1.0)
 

@@ -8,7 +8,8 @@ import streamlit as st
 
 from dpviz.privacy import Assumptions, InputError, Schedule
 from dpviz.privacy.records import check_delta
-from dpviz.training.spec import DATASETS, RunSpec
+from dpviz.training.spec import RunSpec
+from dpviz.training.tables import DATASETS
 
 HANDOFF = "handoff"
 PLAIN = ("dp-sgd", "none")  # method and curriculum that the Schedule page prices
@@ -28,7 +29,7 @@ class ScheduleHandover:
 
     def __post_init__(self) -> None:
         check_delta(self.delta)
-        whole = int(DATASETS[self.dataset].facts["size"])
+        whole = DATASETS[self.dataset].size
         if not 1 <= self.batch_size <= self.dataset_size <= whole:
             raise InputError(
                 f"{self.dataset} has {whole:,} training examples, of which a batch is a part; got batches of "

@@ -8,23 +8,12 @@ from typing import Any
 
 import streamlit as st
 
-from dpviz.privacy.registry import Entry, Knob, Table, Value
-
-
-def entry_title(entry: Entry) -> str:
-    """An entry's name as people write it: its own title, or its name with spaces and a capital."""
-    return str(entry.facts.get("title") or knob_title(entry.name))
-
-
-def knob_title(name: str) -> str:
-    """clip_norm -> Clip norm."""
-    words = name.replace("_", " ").replace("-", " ")
-    return words[:1].upper() + words[1:]
+from dpviz.privacy.registry import Entry, Knob, Value, in_words
 
 
 def choose(
     label: str,
-    table: Table,
+    table: Mapping[str, Entry],
     key: str,
     *,
     leave_out: Sequence[str] = (),
@@ -39,8 +28,8 @@ def choose(
         label,
         names,
         key=key,
-        format_func=lambda name: entry_title(table[name]),
-        help="  \n".join(f"**{entry_title(table[name])}**: {table[name].help}" for name in names),
+        format_func=lambda name: table[name].title,
+        help="  \n".join(f"**{table[name].title}**: {table[name].help}" for name in names),
         on_change=on_change or "rerun",
         persist_state="session",
         disabled=disabled,
@@ -74,7 +63,7 @@ def knob_inputs(
     `title` the inputs are called "Title: knob".
     """
     given = values or {}
-    labels = {name: f"{title}: {name}" if title else knob_title(name) for name in entry.knobs}
+    labels = {name: f"{title}: {name}" if title else in_words(name) for name in entry.knobs}
     shown = {
         name: _input(knob, labels[name], knob_key(key, entry, name), given.get(name, knob.default), on_change, disabled)
         for name, knob in entry.knobs.items()
@@ -95,7 +84,7 @@ def _input(
     }
     shown: Value | None
     if knob.choices:
-        shown = st.selectbox(label, knob.choices, format_func=knob_title, **common)
+        shown = st.selectbox(label, knob.choices, format_func=in_words, **common)
     elif isinstance(knob.default, bool):
         shown = st.toggle(label, **common)
     elif isinstance(knob.default, int):

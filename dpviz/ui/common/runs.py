@@ -18,7 +18,8 @@ from dpviz.runs.local_results import LocalResult, local_results
 from dpviz.runs.store.records import LIVE
 from dpviz.runs.store.spending import Spending
 from dpviz.training.limits import refuse_if_read_only
-from dpviz.training.spec import DATASETS, MODELS, RunSpec
+from dpviz.training.spec import RunSpec
+from dpviz.training.tables import DATASETS, MODELS
 from dpviz.ui.common.auth import person
 from dpviz.views.runs import title_of
 

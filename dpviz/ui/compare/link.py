@@ -9,7 +9,7 @@ from typing import Any
 
 from dpviz.papers import PAPERS
 from dpviz.privacy.registry import InputError, Knob
-from dpviz.training.spec import DATASETS
+from dpviz.training.tables import DATASETS
 from dpviz.views.comparison import SOURCES
 from dpviz.views.comparison_figures import MOST_LIT
 

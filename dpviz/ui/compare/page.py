@@ -15,7 +15,7 @@ from dpviz.papers.records import TEST_ACCURACY
 from dpviz.paths import runs_folder
 from dpviz.privacy.registry import InputError
 from dpviz.runs import CachedListing, Listing, Summary
-from dpviz.training.spec import DATASETS
+from dpviz.training.tables import DATASETS
 from dpviz.ui.common.cards import input_error
 from dpviz.ui.common.runs import cached, load_all, plain, store
 from dpviz.ui.compare.link import ALL, AT, EPSILONS, VIEWS, Comparison, parse_link, to_link
@@ -130,7 +130,7 @@ def _at(field: str) -> dict[str, Any]:
 
 
 def _dataset_title(name: str) -> str:
-    return "All datasets" if name == ALL else str(DATASETS[name].facts["title"])
+    return "All datasets" if name == ALL else DATASETS[name].title
 
 
 # --- data

@@ -7,6 +7,7 @@ from typing import Any
 import streamlit as st
 
 from dpviz.runs import Run
+from dpviz.training.tables import DATASETS
 from dpviz.ui.common.runs import cached, load_all, plain, store
 from dpviz.views.diagnostics import (
     LAYER_TITLES,
@@ -27,10 +28,6 @@ from dpviz.views.runs import run_name
 RUN, OTHER, EPOCH = "gradients.run", "gradients.other", "gradients.epoch"
 NONE = ""
 LOOK_BACK = 300
-CLASSES = {
-    "fashion-mnist": ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "boot"),
-    "cifar10": ("plane", "car", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
-}
 
 
 def seen_runs() -> dict[str, Run]:
@@ -127,7 +124,7 @@ def confusions(run: Run, other: Run | None, epoch: int) -> None:
         at = min(epoch, last)
         place.markdown(f"**{plain(run_name(one))}**, epoch {at}")
         matrix = diagnostics_at(one, at).get("confusion", {}).get(part, [])
-        _chart(place, confusion_figure(matrix, CLASSES.get(one.spec.dataset, ())), f"confusion.{index}")
+        _chart(place, confusion_figure(matrix, DATASETS[one.spec.dataset].class_names), f"confusion.{index}")
     if other is None:
         st.caption("Choose a second run under “Beside it” to lay its matrix next to this one.")
 

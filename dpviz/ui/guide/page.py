@@ -9,7 +9,6 @@ import streamlit as st
 
 from dpviz.privacy import SCHEDULES, Ledger, Phase, Schedule, epsilon
 from dpviz.privacy.schedules import CUSTOM
-from dpviz.ui.common.knobs import entry_title
 from dpviz.ui.common.navigation import places
 from dpviz.ui.schedule.board import BOARD
 from dpviz.ui.schedule.settings import Settings, read_settings
@@ -101,7 +100,7 @@ def choose_example() -> Example:
         "Worked out for",
         choices,
         index=choices.index(DRAWN if DRAWN in choices else "linear"),
-        format_func=lambda name: name if name == DRAWN else f"{entry_title(SCHEDULES[name])} preset",
+        format_func=lambda name: name if name == DRAWN else f"{SCHEDULES[name].title} preset",
         key="guide.example",
         width=320,
     )

@@ -70,7 +70,7 @@ def adopt() -> None:
     for name, value in values.items():
         st.session_state[f"local.{name}"] = value
     said = f"The settings come from the Papers page: {recipe.title}."
-    missing = "" if here else f" {TABULARS[recipe.data].facts['title']} is not there, so the data stay as they were."
+    missing = "" if here else f" {TABULARS[recipe.data].title} is not there, so the data stay as they were."
     st.toast(said + missing)
 
 
@@ -217,7 +217,7 @@ def choose_data() -> Tabular | None:
         "Data",
         names,
         index=names.index("breast-cancer"),
-        format_func=lambda name: "My own file" if name == UPLOAD else TABULARS[name].facts["title"],
+        format_func=lambda name: "My own file" if name == UPLOAD else TABULARS[name].title,
         help="a7a and Diabetes-130 show up when DPVIZ_DATA names a folder that holds them.",
         **key("data"),
     )

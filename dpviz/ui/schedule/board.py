@@ -18,7 +18,7 @@ from dpviz.privacy.schedules import parse_csv
 from dpviz.training.limits import refuse_if_read_only
 from dpviz.training.local.parsing import check_size
 from dpviz.ui.common.handover import ScheduleHandover
-from dpviz.ui.common.knobs import entry_title, knob_values
+from dpviz.ui.common.knobs import knob_values
 from dpviz.ui.schedule.editor import Curve, EditorState
 from dpviz.ui.schedule.settings import OWN_DATA, Settings, read_settings, session_key, write_settings
 from dpviz.ui.schedule.share import decode, encode
@@ -103,7 +103,7 @@ def _open_link(it: Board, text: str) -> None:
 def push_preset(it: Board) -> None:
     """The preset that is chosen, with its knobs as they are."""
     entry = SCHEDULES[st.session_state[PRESET]]
-    it.take(f"{entry_title(entry).lower()} preset", _preset(read_settings().epochs))
+    it.take(f"{entry.title.lower()} preset", _preset(read_settings().epochs))
 
 
 def change_epochs(it: Board) -> None:

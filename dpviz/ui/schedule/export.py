@@ -12,12 +12,10 @@ from string import Template
 
 from dpviz.privacy.rdp import ORDERS, phase_rdp, smallest_epsilon
 from dpviz.privacy.rounding import epsilon_number
-from dpviz.training.spec import DATASETS, RunSpec
+from dpviz.training.spec import RunSpec
+from dpviz.training.tables import DATASETS
 from dpviz.ui.schedule.settings import Settings
 from dpviz.views.numbers import delta_text, epsilon_kind, epsilon_text
-
-# torchvision's class by dataset; own data start from random tensors of MNIST's shape.
-CLASSES = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST", "cifar10": "CIFAR10"}
 
 SCRIPT = Template('''\
 """DP-SGD with a noise schedule, for Opacus. Needs: pip install opacus torchvision
@@ -102,13 +100,11 @@ LOAD_DATASET = Template("""\
 
     dataset = $name("data", train=True, download=True)
     pixels = torch.as_tensor(dataset.data).float() / 255
-    pixels = $arrange
+    pixels = pixels.reshape(len(pixels), $height, $width, -1).permute(0, 3, 1, 2)  # colours first
     return pixels, torch.as_tensor(dataset.targets)""")
 
 LOAD_OWN = """\
     raise SystemExit("put your own tensors here: images (N, channels, height, width) and labels (N,)")"""
-
-ARRANGE = {1: "pixels.unsqueeze(1)", 3: "pixels.permute(0, 3, 1, 2)"}
 
 
 def script_epsilons(sigmas: tuple[float, ...], settings: Settings) -> tuple[str, str]:
@@ -124,11 +120,13 @@ def script_epsilons(sigmas: tuple[float, ...], settings: Settings) -> tuple[str,
 def opacus_script(sigmas: tuple[float, ...], settings: Settings) -> str:
     """A training script for this curve, which says what Opacus will print and what is certified."""
     opacus, tight = script_epsilons(sigmas, settings)
-    facts = DATASETS[settings.dataset if settings.dataset in CLASSES else "mnist"].facts
-    channels = facts["shape"][0]
-    name = CLASSES.get(settings.dataset)
+    known = DATASETS.get(settings.dataset)
+    dataset = known or DATASETS["mnist"]  # own data start from random tensors of MNIST's shape
+    channels, height, width = dataset.shape
+    source = known.torchvision if known else ""
+    load = LOAD_DATASET.substitute(name=source, height=height, width=width) if source else LOAD_OWN
     return SCRIPT.substitute(
-        title=f"{facts['title']}" if name else "your own data",
+        title=dataset.title if source else "your own data",
         opacus=opacus,
         tight=tight,
         sigmas=pprint.pformat(list(sigmas), width=110, compact=True),
@@ -139,8 +137,8 @@ def opacus_script(sigmas: tuple[float, ...], settings: Settings) -> str:
         exact_delta=repr(settings.delta),
         clip_norm=RunSpec.clip_norm,
         learning_rate=RunSpec.learning_rate,
-        shape=", ".join(map(str, facts["shape"])),
+        shape=", ".join(map(str, dataset.shape)),
         channels=channels,
-        classes=facts["classes"],
-        load=LOAD_DATASET.substitute(name=name, arrange=ARRANGE[channels]) if name else LOAD_OWN,
+        classes=dataset.classes,
+        load=load,
     )

@@ -26,11 +26,10 @@ from dpviz.privacy import (
     steps_per_epoch,
 )
 from dpviz.privacy.records import check_delta
-from dpviz.privacy.registry import InputError, Table
-from dpviz.training.spec import DATASETS
+from dpviz.privacy.registry import Entry, InputError
+from dpviz.training.tables import DATASETS
 from dpviz.ui.schedule.editor import MAX_EPOCHS
 from dpviz.views.numbers import delta_text
-from dpviz.views.titles import ACCOUNTANT_TITLES, ADJACENCY_TITLES, SAMPLING_TITLES
 
 OWN_DATA = "own"
 MAX_SIZE = 1_000_000_000
@@ -98,7 +97,7 @@ class Settings:
         known = DATASETS.get(str(data.get("dataset", "")))
         size = data.get("dataset_size", cls.dataset_size)
         # A known dataset of another size (a part of it, say) is somebody's own data.
-        data["dataset"] = data["dataset"] if known and known.facts["size"] == size else OWN_DATA
+        data["dataset"] = data["dataset"] if known and known.size == size else OWN_DATA
         if data.get("adjacency") in ADJACENCIES:
             data["adjacency"] = nearest_adjacency(data.get("sampling", cls.sampling), data["adjacency"])
         return cls(**data, epochs=epochs, target=fields.get("target_epsilon"))
@@ -142,7 +141,7 @@ def settings_panel(on_epochs: Callable[[], None]) -> None:
     st.selectbox(
         "Dataset",
         names,
-        format_func=lambda name: "Own data" if name == OWN_DATA else str(DATASETS[name].facts["title"]),
+        format_func=lambda name: "Own data" if name == OWN_DATA else DATASETS[name].title,
         on_change=_fill_in_size,
         **_stored("dataset"),
     )
@@ -170,11 +169,10 @@ def settings_panel(on_epochs: Callable[[], None]) -> None:
         help="A line in the plot, and what “Fit to ε” aims at. Empty: none.",
         **_stored("target"),
     )
-    _choice("Accountant", "accountant", ACCOUNTANT_TITLES, ACCOUNTANTS)
-    _choice("Batches", "sampling", SAMPLING_TITLES, SAMPLINGS, on_change=_keep_neighbours_possible)
-    allowed = SAMPLINGS[st.session_state[session_key("sampling")]].facts["adjacencies"]
-    titles = {name: title for name, title in ADJACENCY_TITLES.items() if name in allowed}
-    _choice("Neighbouring datasets", "adjacency", titles, ADJACENCIES)
+    _choice("Accountant", "accountant", ACCOUNTANTS)
+    _choice("Batches", "sampling", SAMPLINGS, on_change=_keep_neighbours_possible)
+    allowed = SAMPLINGS[st.session_state[session_key("sampling")]].adjacencies
+    _choice("Neighbouring datasets", "adjacency", {name: ADJACENCIES[name] for name in allowed})
 
 
 def settings_words(settings: Settings) -> str:
@@ -202,15 +200,14 @@ def _stored(field: str) -> dict[str, Any]:
 def _choice(
     label: str,
     field: str,
-    titles: Mapping[str, str],
-    table: Table,
+    entries: Mapping[str, Entry],
     on_change: Callable[[], None] | None = None,
 ) -> None:
     st.selectbox(
         label,
-        list(titles),
-        format_func=lambda name: titles[name],
-        help="  \n".join(f"**{titles[name]}**: {table[name].help}" for name in titles),
+        list(entries),
+        format_func=lambda name: entries[name].title,
+        help="  \n".join(f"**{entry.title}**: {entry.help}" for entry in entries.values()),
         on_change=on_change or "rerun",
         **_stored(field),
     )
@@ -225,4 +222,4 @@ def _keep_neighbours_possible() -> None:
 def _fill_in_size() -> None:
     name = st.session_state[session_key("dataset")]
     if name != OWN_DATA:
-        st.session_state[session_key("dataset_size")] = int(DATASETS[name].facts["size"])
+        st.session_state[session_key("dataset_size")] = DATASETS[name].size

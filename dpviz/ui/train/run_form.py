@@ -13,17 +13,17 @@ from typing import Any
 import streamlit as st
 
 from dpviz.papers import RECIPES
-from dpviz.privacy import SCHEDULES, Assumptions, InputError, Schedule
+from dpviz.privacy import ACCOUNTANTS, ADJACENCIES, SAMPLINGS, SCHEDULES, Assumptions, InputError, Schedule
 from dpviz.privacy.registry import Entry, Knob
 from dpviz.privacy.schedules import CUSTOM
 from dpviz.runs.settings import DEFAULT, LABELS
 from dpviz.training.pricing import AS_TRAINED, planned_guarantee
-from dpviz.training.spec import CHOICES, DATASETS, MODELS, NUMBERS, RunSpec
+from dpviz.training.spec import NUMBERS, RunSpec
+from dpviz.training.tables import CHOICES, DATASETS, METHODS, MODELS
 from dpviz.ui.common.handover import PLAIN, RecipeHandover, ScheduleHandover, handed_over
 from dpviz.ui.common.knobs import choose, knob_inputs, knob_key
 from dpviz.ui.schedule.settings import parse_delta
 from dpviz.views.numbers import delta_text, epsilon_text
-from dpviz.views.titles import ASSUMPTION_TITLES
 
 KEY = "train"
 OWN = ""  # "start from" nothing but one's own settings
@@ -44,6 +44,12 @@ SIZES = Entry(
     },
 )
 RATES = Entry("rate", "How far a step goes.", {name: NUMBERS[name] for name in ("learning_rate", "clip_norm")})
+# Field of Assumptions -> what it is called in a sentence, and its table.
+ASSUMED: dict[str, tuple[str, Mapping[str, Entry]]] = {
+    "sampling": ("batches", SAMPLINGS),
+    "adjacency": ("neighbours", ADJACENCIES),
+    "accountant": ("accountant", ACCOUNTANTS),
+}
 FINE = {
     "loss": "Loss",
     "optimizer": "Optimizer",
@@ -136,8 +142,8 @@ def changed_price(spec: RunSpec) -> str:
 def changed_words(there: Assumptions) -> str:
     """Each assumption that a run does not keep: its own, and the one that was asked for."""
     return "; ".join(
-        f"{what}: {titles[getattr(AS_TRAINED, field)]} instead of {titles[getattr(there, field)]}"
-        for field, (what, titles) in ASSUMPTION_TITLES.items()
+        f"{what}: {table[getattr(AS_TRAINED, field)].title} instead of {table[getattr(there, field)].title}"
+        for field, (what, table) in ASSUMED.items()
         if getattr(there, field) != getattr(AS_TRAINED, field)
     )
 
@@ -168,13 +174,12 @@ def _take_dataset() -> None:
 
 
 def _whole(dataset: str) -> int:
-    return int(DATASETS[dataset].facts["size"])
+    return DATASETS[dataset].size
 
 
 def fitting_models(dataset: str) -> list[str]:
     """Models that take images of the dataset's shape."""
-    shape = DATASETS[dataset].facts["shape"]
-    return [name for name, entry in MODELS.items() if entry.facts.get("shape", shape) == shape]
+    return [name for name, model in MODELS.items() if model.takes(DATASETS[dataset])]
 
 
 # --- the widgets
@@ -214,7 +219,7 @@ def settings_form() -> RunSpec:
         model = choose("Model", MODELS, key("model"), leave_out=[name for name in MODELS if name not in fitting])
     with left:
         method = choose("Method", CHOICES["method"], key("method"))
-    schedule = _schedule(right, private=method.name != "sgd")
+    schedule = _schedule(right, private=METHODS[method.name].private)
     chosen = {"dataset": dataset, "model": model, "method": method}
     with st.container(horizontal=True, vertical_alignment="bottom"):
         knobs = {choice: knob_inputs(entry, key(choice)) for choice, entry in chosen.items()}

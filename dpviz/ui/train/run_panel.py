@@ -13,7 +13,7 @@ from dpviz.privacy.registry import InputError
 from dpviz.runs import Progress, Run, Summary
 from dpviz.runs.store.records import LIVE, RESUMABLE
 from dpviz.training.limits import read_only
-from dpviz.training.spec import DATASETS, MODELS
+from dpviz.training.tables import DATASETS, MODELS
 from dpviz.ui.common.cards import input_error
 from dpviz.ui.common.runs import (
     STATUS_COLOURS,
@@ -176,7 +176,7 @@ def settings_words(run: Run) -> str:
         f"noise {schedule_words(spec)}",
         f"batch {spec.batch_size:,}",
         f"learning rate {spec.learning_rate:g}",
-        f"clipping norm {spec.clip_norm:g}" if spec.method != "sgd" else "no clipping",
+        f"clipping norm {spec.clip_norm:g}" if spec.private else "no clipping",
         f"seed {spec.seed}",
         f"δ = {delta_text(spec.delta)}",
     ]

@@ -7,12 +7,13 @@ from typing import Any, cast
 import streamlit as st
 
 from dpviz.privacy import SCHEDULES
-from dpviz.privacy.registry import Entry, InputError, Knob, Table, Value
+from dpviz.privacy.registry import Entry, InputError, Knob, Value, in_words
 from dpviz.privacy.schedules import CUSTOM
 from dpviz.runs.settings import PLAIN
 from dpviz.runs.sweeps.spec import RESERVED, Grid, Range, Search, Sweep
-from dpviz.training.spec import CHOICES, RunSpec
-from dpviz.ui.common.knobs import entry_title, knob_inputs, knob_title
+from dpviz.training.spec import RunSpec
+from dpviz.training.tables import CHOICES
+from dpviz.ui.common.knobs import knob_inputs
 from dpviz.ui.train.run_form import parse_seeds
 
 KEY = "sweep"
@@ -68,7 +69,7 @@ def variable(spec: RunSpec) -> list[str]:
 def setting_title(key: str) -> str:
     """schedule.start -> Noise: start."""
     table, _, knob = key.partition(".")
-    name = "Noise" if table == "schedule" else knob_title(table)
+    name = "Noise" if table == "schedule" else in_words(table)
     return f"{name}: {knob.replace('_', ' ')}" if knob else name
 
 
@@ -142,13 +143,13 @@ def _trials() -> int:
 
 def named_values(key: str, spec: RunSpec) -> dict[Value, str]:
     """What a setting that is no number can be, with its titles; empty for a number."""
-    table: Table | None = SCHEDULES if key == "schedule" else CHOICES.get(key)
+    table = SCHEDULES if key == "schedule" else CHOICES.get(key)
     if table is not None:
-        return {name: entry_title(table[name]) for name in table if name != CUSTOM}
+        return {name: table[name].title for name in table if name != CUSTOM}
     knob = knob_of(key, spec)
     if isinstance(knob.default, bool):
         return {False: "No", True: "Yes"}
-    return {choice: knob_title(choice) for choice in knob.choices}
+    return {choice: in_words(choice) for choice in knob.choices}
 
 
 def knob_of(key: str, spec: RunSpec) -> Knob:

@@ -11,7 +11,7 @@ from dpviz.privacy import InputError
 from dpviz.runs.execution import pace as timing
 from dpviz.runs.execution.pace import Pace, Trials, likeness, pace_from, pace_of, trials, try_steps
 from dpviz.runs.store.records import Provenance, Run
-from dpviz.training.data.readers import SOURCES
+from dpviz.training.data.catalog import DATASETS
 
 
 def made(spec, record, *, count=3, minutes=0.0, **changes) -> Run:
@@ -116,7 +116,7 @@ def test_a_trial_that_breaks_in_a_way_nobody_foresaw_does_not_stop_the_next(spec
 
 
 def test_a_trial_that_fails_says_why(spec, tmp_path, monkeypatch):
-    source = SOURCES["fashion-mnist"]
+    source = DATASETS["fashion-mnist"]
     (tmp_path / source.folder).mkdir(parents=True)
     for file in source.files:
         (tmp_path / source.folder / file).write_bytes(b"damaged")

@@ -1,5 +1,6 @@
 """Data is found, checked, and the same as torchvision's own."""
 
+import dataclasses
 import gzip
 import hashlib
 import os
@@ -21,8 +22,6 @@ from dpviz.training.data import readers as data_module
 from dpviz.training.data import scatter_features as features
 from dpviz.training.data.readers import (
     PROJECT_DATA,
-    SOURCES,
-    STATISTICS,
     Data,
     augment,
     available,
@@ -32,7 +31,7 @@ from dpviz.training.data.readers import (
     load,
     places,
 )
-from dpviz.training.spec import DATASETS
+from dpviz.training.tables import DATASETS
 
 RAW = PROJECT_DATA / "MNIST" / "raw"
 
@@ -50,19 +49,15 @@ def alone(monkeypatch, tmp_path):
 
 
 def empty_files(place, name):
-    folder = place / SOURCES[name].folder
+    folder = place / DATASETS[name].folder
     folder.mkdir(parents=True)
-    for file in SOURCES[name].files:
+    for file in DATASETS[name].files:
         (folder / file).touch()
-
-
-def test_every_dataset_has_a_source_and_statistics():
-    assert set(DATASETS) == set(SOURCES) == set(STATISTICS)
 
 
 def test_mnist_comes_with_the_project():
     assert find("mnist") is not None
-    assert all((RAW / file).is_file() for file in SOURCES["mnist"].files)
+    assert all((RAW / file).is_file() for file in DATASETS["mnist"].files)
 
 
 def test_looking_for_data_imports_no_torch():
@@ -86,7 +81,7 @@ def test_a_folder_with_one_file_missing_does_not_count(alone):
 
 def test_mnist_equals_torchvisions_own(tmp_path):
     mine = load("mnist")
-    mean, std = STATISTICS["mnist"][0][0], STATISTICS["mnist"][1][0]
+    mean, std = DATASETS["mnist"].mean[0], DATASETS["mnist"].std[0]
     shutil.copytree(RAW, tmp_path / "MNIST" / "raw", ignore=lambda folder, files: [f for f in files if f[-3:] != ".gz"])
     theirs = import_torchvision().MNIST(tmp_path, train=False, download=True)
     assert mine.train_images.shape == (60_000, 1, 28, 28)
@@ -118,7 +113,7 @@ def test_a_damaged_file_is_refused_by_name(alone):
 def test_unpacked_files_are_read_too_and_a_short_one_is_refused(alone):
     folder = alone / "project" / "MNIST" / "raw"
     folder.mkdir(parents=True)
-    for file in SOURCES["mnist"].files:
+    for file in DATASETS["mnist"].files:
         (folder / file).with_suffix("").write_bytes(gzip.decompress((RAW / file).read_bytes()))
     assert load("mnist").train_labels[:3].tolist() == [5, 0, 4]
     data_module._load.cache_clear()
@@ -141,7 +136,7 @@ class Trap:
 def test_an_unverified_pickle_is_never_loaded(alone):
     empty_files(alone / "project", "cifar10")
     mark = str(alone / "sprung")
-    for file in SOURCES["cifar10"].files:
+    for file in DATASETS["cifar10"].files:
         (alone / "project" / "cifar-10-batches-py" / file).write_bytes(pickle.dumps(Trap(mark)))
     with pytest.raises(InputError, match="data_batch_1 is damaged"):
         load("cifar10")
@@ -151,17 +146,17 @@ def test_an_unverified_pickle_is_never_loaded(alone):
 def test_cifar10_is_read_in_order_with_channels_first(alone, monkeypatch):
     folder, files = alone / "project" / "cifar-10-batches-py", {}
     folder.mkdir(parents=True)
-    for number, file in enumerate(SOURCES["cifar10"].files):
+    for number, file in enumerate(DATASETS["cifar10"].files):
         pixels = torch.zeros(2, 3, 32, 32, dtype=torch.uint8)
         pixels[:, 2] = 255
         content = pickle.dumps({"data": pixels.flatten(1).numpy(), "labels": [number, number]}, protocol=3)
         (folder / file).write_bytes(content)
         files[file] = hashlib.md5(content).hexdigest()
-    monkeypatch.setitem(SOURCES, "cifar10", data_module.Source("CIFAR10", "cifar-10-batches-py", files))
+    monkeypatch.setitem(DATASETS, "cifar10", dataclasses.replace(DATASETS["cifar10"], files=files))
     data = load("cifar10")
     assert data.train_labels.tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
     assert data.test_labels.tolist() == [5, 5]
-    mean, std = STATISTICS["cifar10"]
+    mean, std = DATASETS["cifar10"].mean, DATASETS["cifar10"].std
     expected = torch.tensor([(0 - mean[0]) / std[0], (0 - mean[1]) / std[1], (1 - mean[2]) / std[2]])
     torch.testing.assert_close(data.train_images[0, :, 5, 7], expected)
 
@@ -186,7 +181,7 @@ def test_what_is_missing_is_downloaded_with_progress(alone, server, monkeypatch)
     load("mnist", alone / "asked", on_download=lambda file, done, total: seen.append((file, done, total)))
     assert find("mnist", alone / "asked") == alone / "asked"
     finished = {file: total for file, done, total in seen if done == total}
-    assert finished == {file: (RAW / file).stat().st_size for file in SOURCES["mnist"].files}
+    assert finished == {file: (RAW / file).stat().st_size for file in DATASETS["mnist"].files}
 
 
 def test_a_download_with_a_wrong_checksum_leaves_nothing(alone, server, monkeypatch):

@@ -13,7 +13,7 @@ from dpviz.training.gradients.layer_gradients import Factored
 from dpviz.training.gradients.per_example import PerExample
 from dpviz.training.losses import build_loss
 from dpviz.training.models import build_model
-from dpviz.training.spec import CLIPPINGS, MODELS
+from dpviz.training.tables import CLIPPINGS, MODELS
 
 SHAPES = {
     "cnn-mnist": (1, 28, 28),

@@ -14,7 +14,7 @@ from dpviz.papers import PAPERS
 from dpviz.privacy import InputError
 from dpviz.runs import write_cached
 from dpviz.runs.store.spending import Spending
-from dpviz.training.spec import DATASETS
+from dpviz.training.tables import DATASETS
 from dpviz.ui.common.export_figures import as_csv, as_html, as_png
 from dpviz.ui.compare.link import ALL, VIEWS, Comparison, parse_link, to_link
 from dpviz.ui.compare.page import TABLE, _ends_table

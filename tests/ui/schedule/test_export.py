@@ -17,8 +17,8 @@ from opacus.accountants import RDPAccountant
 from dpviz.privacy import Ledger, epoch_phases, epsilon
 from dpviz.privacy.rdp import phase_rdp, smallest_epsilon
 from dpviz.privacy.rounding import epsilon_number
-from dpviz.training.spec import DATASETS
-from dpviz.ui.schedule.export import CLASSES, opacus_script, script_epsilons
+from dpviz.training.tables import DATASETS
+from dpviz.ui.schedule.export import opacus_script, script_epsilons
 from dpviz.ui.schedule.settings import OWN_DATA, Settings
 from dpviz.views.numbers import epsilon_text
 
@@ -109,7 +109,7 @@ def test_batches_are_drawn_at_the_rate_that_is_priced_to_the_last_bit():
 
 @pytest.mark.parametrize("dataset", [*DATASETS, OWN_DATA])
 def test_every_dataset_gets_a_script_that_is_python_and_holds_the_settings_exactly(dataset):
-    size = int(DATASETS[dataset].facts["size"]) if dataset != OWN_DATA else 12_345
+    size = DATASETS[dataset].size if dataset != OWN_DATA else 12_345
     settings = Settings(dataset=dataset, dataset_size=size, batch_size=512, epochs=3, delta=1 / 61_234)
     text = opacus_script(SIGMAS, settings)
     values = {
@@ -122,8 +122,4 @@ def test_every_dataset_gets_a_script_that_is_python_and_holds_the_settings_exact
     assert ast.literal_eval(values["SIGMAS"]) == list(SIGMAS)
     assert ast.literal_eval(values["STEPS"]) == settings.steps
     assert ast.literal_eval(values["DELTA"]) == settings.delta
-    assert (dataset in CLASSES) == ("torchvision.datasets" in text)
-
-
-def test_every_dataset_has_a_loader():
-    assert set(CLASSES) == set(DATASETS)
+    assert (dataset in DATASETS) == ("torchvision.datasets" in text)

@@ -14,7 +14,7 @@ from playwright.sync_api import Page, expect
 from streamlit.testing.v1 import AppTest
 
 from dpviz.privacy import SCHEDULES, Assumptions, InputError, Schedule
-from dpviz.training.spec import DATASETS
+from dpviz.training.tables import DATASETS
 from dpviz.ui.schedule.board import BOARD, MAX_PINS, as_json, handover, rounded_up, stretch
 from dpviz.ui.schedule.settings import OWN_DATA, Settings, delta_warning, parse_delta, session_key
 from dpviz.ui.schedule.share import decode, encode
@@ -288,7 +288,7 @@ def test_every_preset_of_the_table_can_be_chosen_with_its_knobs(at):
 def test_a_dataset_fills_in_its_size(at):
     for name, entry in DATASETS.items():
         field(at, "dataset").set_value(name).run()
-        assert field(at, "dataset_size").value == entry.facts["size"]
+        assert field(at, "dataset_size").value == entry.size
         assert field(at, "dataset_size").disabled
     field(at, "dataset").set_value(OWN_DATA).run()
     assert not field(at, "dataset_size").disabled

@@ -18,7 +18,7 @@ from dpviz.runs.settings import DEFAULT
 from dpviz.runs.store.records import Progress
 from dpviz.runs.store.spending import Spending
 from dpviz.training.pricing import AS_TRAINED
-from dpviz.training.spec import CHOICES, DATASETS, MODELS
+from dpviz.training.tables import CHOICES, DATASETS, MODELS
 from dpviz.ui.common.handover import RecipeHandover, ScheduleHandover
 from dpviz.ui.common.runs import plain
 from dpviz.ui.schedule.settings import Settings
@@ -155,7 +155,7 @@ def test_a_schedule_that_was_handed_over_is_taken_with_its_settings(folder):
     assert at.number_input(key="train.size.batch_size").value == 600
     assert at.number_input(key="train.examples").value == 50_000
     assert at.text_input(key="train.delta").value == "1e-6"
-    assert MODELS[at.selectbox(key="train.model").value].facts["shape"] == (3, 32, 32)
+    assert MODELS[at.selectbox(key="train.model").value].shape == (3, 32, 32)
     assert "handoff" not in at.session_state
     assert metrics(at)["Sound ε"] == epsilon_text(epsilon(PHASES, 1e-6))
     assert "other assumptions" not in notes(at)
