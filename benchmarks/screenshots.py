@@ -10,7 +10,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, expect, sync_playwright
 
-from dpviz.ui.common.navigation import places
+from dpviz.ui.common.navigation import PAGES
 from tests.browser import CHROMIUM_ARGUMENTS, ROOT, chromium_path, start_server, stop_server
 
 IMAGES = ROOT / "docs" / "images"
@@ -38,13 +38,13 @@ def main() -> None:
         browser = playwright.chromium.launch(executable_path=chromium_path(), args=list(CHROMIUM_ARGUMENTS))
         for scheme in ("light", "dark"):
             context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme=scheme)
-            for place in places():
+            for entry in PAGES:
                 page = context.new_page()
-                page.goto(f"{url}/{place.url_path}")
+                page.goto(f"{url}/{entry.url_path}")
                 expect(page.get_by_role("heading").first).to_be_visible()
                 expect(page.locator("svg.plot, .js-plotly-plot").first).to_be_visible()
                 _settle(page)
-                page.screenshot(path=IMAGES / f"{place.url_path or 'schedule'}-{scheme}.png")
+                page.screenshot(path=IMAGES / f"{entry.url_path or 'schedule'}-{scheme}.png")
                 page.close()
             context.close()
         browser.close()

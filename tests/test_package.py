@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import expect
 
 import dpviz
-from dpviz.ui.common.navigation import PLACES
+from dpviz.ui.common.navigation import PAGES
 from tests.browser import free_port, stop_server, wait_for_server
 
 ROOT = Path(__file__).parents[1]
@@ -82,9 +82,9 @@ def served(installed, tmp_path_factory) -> Iterator[str]:
     stop_server(process)
 
 
-@pytest.mark.parametrize("place", PLACES, ids=lambda place: place.title)
-def test_the_installed_dashboard_serves_every_page(served, new_page, place):
-    page = new_page(f"{served}/{place.url_path}")
+@pytest.mark.parametrize("entry", PAGES, ids=lambda entry: entry.title)
+def test_the_installed_dashboard_serves_every_page(served, new_page, entry):
+    page = new_page(f"{served}/{entry.url_path}")
     expect(page.get_by_role("heading", level=1)).to_be_visible()
     expect(page.get_by_test_id("stException")).to_have_count(0)
 

@@ -1,22 +1,29 @@
 """The command line: the same tables and records as the dashboard, no browser.
 
-One module a group of commands; each has a tuple COMMANDS. Heavy imports happen inside a command's `run`.
+One module per group of commands. Whatever stands in a module's tuple COMMANDS is a command; they are listed by name.
+Heavy imports happen inside a command's `run`.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
+import pkgutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from dpviz.cli import accounting, app, bench, local, papers, sweep, training
 from dpviz.cli.command import Command, plain
 from dpviz.privacy.registry import InputError
 
-GROUPS = (app, accounting, training, sweep, papers, local, bench)
-COMMANDS: tuple[Command, ...] = tuple(command for group in GROUPS for command in group.COMMANDS)
+
+def _commands() -> Iterator[Command]:
+    for module in pkgutil.iter_modules(__path__):
+        yield from getattr(importlib.import_module(f"{__name__}.{module.name}"), "COMMANDS", ())
+
+
+COMMANDS: tuple[Command, ...] = tuple(sorted(_commands(), key=lambda command: command.name))
 
 EPILOG = """\
 examples:

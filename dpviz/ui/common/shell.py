@@ -13,7 +13,7 @@ from starlette.middleware import Middleware
 from dpviz.training.limits import read_only
 from dpviz.ui.common.auth import person, sign_out_button
 from dpviz.ui.common.base_path import BasePathAnswer
-from dpviz.ui.common.navigation import places
+from dpviz.ui.common.navigation import PAGES
 from dpviz.ui.common.request_guard import RequestGuard
 
 ICON = Path(__file__).with_name("icon.svg")
@@ -69,8 +69,5 @@ def ensure_navigation() -> None:
 
 
 def _navigation() -> st.Page:
-    pages = [
-        st.Page(place.path, title=place.title, url_path=place.url_path, default=not place.url_path)
-        for place in places()
-    ]
+    pages = [st.Page(page.path, title=page.title, url_path=page.url_path, default=not page.url_path) for page in PAGES]
     return st.navigation(pages, position="top")

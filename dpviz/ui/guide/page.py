@@ -9,7 +9,8 @@ import streamlit as st
 
 from dpviz.privacy import SCHEDULES, Ledger, Phase, Schedule, epsilon
 from dpviz.privacy.schedules import CUSTOM
-from dpviz.ui.common.navigation import places
+from dpviz.ui.common.knobs import entry_title
+from dpviz.ui.common.navigation import PAGES
 from dpviz.ui.schedule.board import BOARD
 from dpviz.ui.schedule.settings import Settings, read_settings
 from dpviz.views.guide import belief, belief_figure, belief_frame, worlds_figure, worlds_frame
@@ -20,21 +21,6 @@ from dpviz.views.schedules import path_figure, path_frame, schedule_figure, sche
 STILL = {"displayModeBar": False}
 DELTA = 1e-5
 DRAWN = "Your drawing"
-
-# What a person does on a page, in the order of the navigation.
-HOW_TO_READ = {
-    "Schedule": "Draw one noise multiplier σ for each epoch; more noise, less epsilon. The number with ≈ is the "
-    "browser's estimate while you draw; the band after it is certified, the true epsilon lies between its ends. The "
-    "lower curve is what has been spent after each epoch.",
-    "Train": "Start a short run of the schedule in the background and watch accuracy against epochs and against the "
-    "epsilon spent. A run keeps its settings and goes on if you close the page.",
-    "Compare": "Lay your runs beside full-length runs and what papers report. Up and to the left is better: more "
-    "accuracy for less epsilon. Compare at equal *sound* epsilon; a claimed one may not hold.",
-    "Gradients": "Look inside a run: how long gradients are, how many are clipped, how much of an update is noise. "
-    "These pictures come from private data and are not covered by epsilon.",
-    "Papers": "What five papers report, table by table, and where their numbers can be checked.",
-    "Local privacy": "Noise is added by each person before anything is sent. Epsilon is what one person loses.",
-}
 
 
 @st.fragment
@@ -84,11 +70,10 @@ def _two_schedules() -> tuple[dict[str, tuple[float, ...]], dict[str, pd.DataFra
 
 def pages_table() -> None:
     """What each page is for, with the way there."""
-    for place in places():
-        if place.title in HOW_TO_READ:
-            link, text = st.columns([1, 5])
-            link.page_link(place.path, label=f"**{place.title}**")
-            text.markdown(HOW_TO_READ[place.title])
+    for page in (page for page in PAGES if page.how_to_read):
+        link, text = st.columns([1, 5])
+        link.page_link(page.path, label=f"**{page.title}**")
+        text.markdown(page.how_to_read)
 
 
 def choose_example() -> Example:

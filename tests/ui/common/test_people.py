@@ -6,11 +6,10 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dpviz.runs import Store
-from dpviz.ui.common.navigation import places
+from dpviz.ui.common.navigation import PAGES
 from tests.browser import ROOT
 from tests.views.made_runs import keep, made_run
 
-PAGES = [place.script for place in places()]
 PROVIDER = {"auth": {"redirect_uri": "http://127.0.0.1/oauth2callback", "cookie_secret": "x" * 20, "client_id": "y"}}
 ANN = {"is_logged_in": True, "iss": "https://id.example", "sub": "1", "email": "ann@example.org"}
 BOB = ANN | {"sub": "2", "email": "bob@example.org"}
@@ -50,7 +49,7 @@ def everything(at: AppTest) -> str:
     return str(at.main) + str(at.sidebar)
 
 
-@pytest.mark.parametrize("script", PAGES)
+@pytest.mark.parametrize("script", [page.script for page in PAGES])
 def test_who_is_not_signed_in_sees_the_button_and_nothing_else(folder, script):
     give(folder, ANN, title="Secret")
     at = open_page(script, {"is_logged_in": False})

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from dpviz.ui.common.navigation import PLACES, places
+from dpviz.ui.common.navigation import PAGES
 from tests.browser import ROOT, start_server, stop_server
 
 APP = ROOT / "app.py"
@@ -30,7 +30,7 @@ def test_a_deep_link_as_the_first_hit_of_a_fresh_server_shows_the_page_with_its_
     page = new_page(f"{url}/guide")
     expect(page.get_by_role("heading", name="Guide", exact=True)).to_be_visible()
     links = page.get_by_test_id("stTopNavLink")
-    expect(links).to_contain_text([place.title for place in places()])
+    expect(links).to_contain_text([page.title for page in PAGES])
     assert page.url.endswith("/guide")
     links.filter(has_text="Schedule").click()
     expect(page.get_by_role("heading", name="Draw a noise schedule")).to_be_visible()
@@ -78,15 +78,15 @@ def test_the_home_page_and_the_guide_import_no_torch():
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("place", places(), ids=lambda place: place.title)
-def test_every_page_comes_in_through_the_navigation(place):
-    assert "\nensure_navigation()" in place.path.read_text(encoding="utf-8")
+@pytest.mark.parametrize("entry", PAGES, ids=lambda entry: entry.title)
+def test_every_page_comes_in_through_the_navigation(entry):
+    assert "\nensure_navigation()" in entry.path.read_text(encoding="utf-8")
 
 
 def test_every_page_in_the_folder_is_in_the_navigation():
-    assert {path.name for path in (ROOT / "pages").glob("*.py")} <= {place.path.name for place in PLACES}
-    assert len({place.url_path for place in PLACES}) == len(PLACES)
-    assert [place.title for place in PLACES if not place.url_path] == ["Schedule"]
+    assert {path.name for path in (ROOT / "pages").glob("*.py")} == {page.path.name for page in PAGES}
+    assert len({page.url_path for page in PAGES}) == len(PAGES)
+    assert [page.title for page in PAGES if not page.url_path] == ["Schedule"]
 
 
 def test_the_warm_up_fills_what_the_first_pages_ask_for():

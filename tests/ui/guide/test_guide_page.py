@@ -44,10 +44,10 @@ def test_the_slider_moves_epsilon_and_another_curve_can_be_chosen(tmp_path):
     script = tmp_path / "app.py"
     script.write_text(
         "import streamlit as st\n"
-        "from dpviz.ui.common.navigation import places\n"
+        "from dpviz.ui.common.navigation import PAGES\n"
         "from dpviz.ui.common.shell import ROUTED\n"
         "st.session_state[ROUTED] = True\n"
-        "st.navigation([st.Page(p.path, title=p.title, default=p.title == 'Guide') for p in places()]).run()\n",
+        "st.navigation([st.Page(p.path, title=p.title, default=p.title == 'Guide') for p in PAGES]).run()\n",
         encoding="utf-8",
     )
     at = AppTest.from_file(str(script), default_timeout=30).run()
