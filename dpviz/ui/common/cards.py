@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import streamlit as st
 
 from dpviz.privacy.records import Guarantee
 from dpviz.privacy.registry import InputError
+from dpviz.ui.common.markdown import sentence
 from dpviz.views.numbers import delta_text, epsilon_remark, epsilon_text
 
 CLAIMED = "What the method's authors would quote for these settings."
@@ -37,15 +37,8 @@ def guarantee_card(guarantee: Guarantee, *, title: str = "Guarantee") -> None:
 
 
 def input_error(error: InputError) -> None:
-    """What a person has to mend, as one sentence with a capital and a full stop.
-
-    The sentence may quote a link or a file: nothing in it is taken for a picture, a link or HTML.
-    """
-    text = MARKUP.sub(r"\\\1", str(error))
-    st.error(text[:1].upper() + text[1:] + ("" if text.endswith(".") else "."))
-
-
-MARKUP = re.compile(r"([\\`*\[\]<>$~|])")
+    """What a person has to put right, as one sentence."""
+    st.error(sentence(error))
 
 
 def _list(heading: str, lines: Sequence[str]) -> str:

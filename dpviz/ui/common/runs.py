@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -126,11 +125,6 @@ def summary_line(summary: Summary) -> str:
     accuracy = "" if summary.test_accuracy is None else f", {100 * summary.test_accuracy:.1f} %"
     made = summary.created[:16].replace("T", " ")
     return f"{summary_name(summary)} · seed {summary.seed} · {STATUS_WORDS[summary.status]}{accuracy} · {made} UTC"
-
-
-def plain(text: str) -> str:
-    """A title as it was typed: nothing in it is taken for markup, least of all for a picture on another host."""
-    return re.sub(r"([^\w\s,.])", r"\\\1", text)
 
 
 def show_warnings(warnings: Sequence[str]) -> None:

@@ -17,7 +17,8 @@ from dpviz.privacy.registry import InputError
 from dpviz.runs import CachedListing, Listing, Summary
 from dpviz.training.tables import DATASETS
 from dpviz.ui.common.cards import input_error
-from dpviz.ui.common.runs import cached, load_all, plain, store
+from dpviz.ui.common.markdown import plain
+from dpviz.ui.common.runs import cached, load_all, store
 from dpviz.ui.compare.link import ALL, AT, EPSILONS, VIEWS, Comparison, parse_link, to_link
 from dpviz.views.comparison import (
     comparison_frame,

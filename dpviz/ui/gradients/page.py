@@ -8,7 +8,8 @@ import streamlit as st
 
 from dpviz.runs import Run
 from dpviz.training.tables import DATASETS
-from dpviz.ui.common.runs import cached, load_all, plain, store
+from dpviz.ui.common.markdown import plain
+from dpviz.ui.common.runs import cached, load_all, store
 from dpviz.views.diagnostics import (
     LAYER_TITLES,
     SERIES,

@@ -9,7 +9,6 @@ import streamlit as st
 
 from dpviz.privacy import SCHEDULES, Ledger, Phase, Schedule, epsilon
 from dpviz.privacy.schedules import CUSTOM
-from dpviz.ui.common.knobs import entry_title
 from dpviz.ui.common.navigation import PAGES
 from dpviz.ui.schedule.board import BOARD
 from dpviz.ui.schedule.settings import Settings, read_settings

@@ -15,12 +15,12 @@ from dpviz.runs.store.records import LIVE, RESUMABLE
 from dpviz.training.limits import read_only
 from dpviz.training.tables import DATASETS, MODELS
 from dpviz.ui.common.cards import input_error
+from dpviz.ui.common.markdown import plain
 from dpviz.ui.common.runs import (
     STATUS_COLOURS,
     STATUS_WORDS,
     is_live,
     load,
-    plain,
     resume,
     runner,
     show_warnings,

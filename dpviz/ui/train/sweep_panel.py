@@ -16,7 +16,8 @@ from dpviz.runs.sweeps.spec import Sweep
 from dpviz.training.limits import read_only
 from dpviz.training.spec import RunSpec
 from dpviz.ui.common.cards import input_error
-from dpviz.ui.common.runs import plain, runner, store
+from dpviz.ui.common.markdown import plain, sentence
+from dpviz.ui.common.runs import runner, store
 from dpviz.ui.train.run_form import key
 from dpviz.ui.train.sweep_form import setting_title, sweep_form
 from dpviz.views.sweeps import front_figure, front_frame, progress_text, sweep_frame
@@ -35,7 +36,7 @@ def sweep_launcher(spec: RunSpec) -> None:
             sweep = sweep_form(spec, st.session_state[key("seeds")], title)
         except InputError as error:
             st.session_state.pop(ASKED, None)
-            st.markdown(f":small[{plain(str(error)[:1].upper() + str(error)[1:])}.]")
+            st.markdown(f":small[{sentence(error)}]")
             return
         locked = read_only()
         st.markdown(f":small[{sweep.size} candidates, {sweep.runs} runs.]")

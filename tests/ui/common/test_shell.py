@@ -41,7 +41,7 @@ def url(serve) -> str:
     return serve(APP)
 
 
-@pytest.mark.parametrize("place", places(), ids=lambda place: place.title)
+@pytest.mark.parametrize("place", PAGES, ids=lambda place: place.title)
 def test_no_page_asks_for_anything_that_is_not_there(place, url, new_page):
     page = new_page("about:blank")
     answers: list[tuple[int, str]] = []

@@ -16,7 +16,7 @@ from dpviz.runs.sweeps.driver import Drive
 from dpviz.runs.sweeps.folder import sweep_ids
 from dpviz.runs.sweeps.result import fold, result
 from dpviz.runs.sweeps.spec import Range, Search, Sweep, read_toml
-from dpviz.ui.common.runs import plain
+from dpviz.ui.common.markdown import sentence
 from dpviz.ui.train import sweep_panel
 from dpviz.ui.train.sweep_form import first_range, knob_of, named_values, parse_values, setting_title, variable
 from dpviz.views.sweeps import front_figure, front_frame, progress_text, sweep_frame
@@ -191,7 +191,7 @@ def test_the_form_of_a_search_makes_the_sweep_that_the_file_makes(folder, monkey
     [
         ({"Learning rate: low": 3.0}, "Learning rate: a range needs finite numbers low < high, got 3.0 and 2.0."),
         ({"Noise: sigma: low": 0.0}, "Noise: sigma: a logarithmic range needs low > 0, got 0.0."),
-        ({"Batch size: high": 65_536}, "Batch_size must be at most the 60,000 training examples, got 65,536."),
+        ({"Batch size: high": 65_536}, "Batch size must be at most the 60,000 training examples, got 65,536."),
         ({"Trials": 101}, "From here at most 200 runs, got 202; dpviz sweep takes more."),
     ],
 )
@@ -219,7 +219,7 @@ def test_at_equal_epsilon_a_search_over_the_size_of_the_noise_alone_is_refused(f
 
 def refused(at: AppTest, words: str) -> None:
     assert not at.exception
-    assert f":small[{plain(words[:-1])}.]" in [markdown.value for markdown in at.markdown]
+    assert f":small[{sentence(words)}]" in [markdown.value for markdown in at.markdown]
     assert "Launch sweep" not in [one.label for one in at.button]
 
 

@@ -20,7 +20,6 @@ from dpviz.runs.store.spending import Spending
 from dpviz.training.pricing import AS_TRAINED
 from dpviz.training.tables import CHOICES, DATASETS, MODELS
 from dpviz.ui.common.handover import RecipeHandover, ScheduleHandover
-from dpviz.ui.common.runs import plain
 from dpviz.ui.schedule.settings import Settings
 from dpviz.ui.train.run_form import fitting_models, parse_seeds, recipe_of
 from dpviz.ui.train.run_panel import known, share_done
@@ -54,11 +53,6 @@ def test_settings_are_a_recipes_until_something_but_seed_or_length_changes():
     assert recipe_of(type(spec)(**{**vars(spec), "seed": 5, "epochs": 3}), name) == name
     assert recipe_of(type(spec)(**{**vars(spec), "learning_rate": 0.2}), name) == ""
     assert recipe_of(type(spec)(**{**vars(spec), "schedule": Schedule.of("constant")}), name) == ""
-
-
-def test_a_title_is_shown_as_typed_and_never_as_markup():
-    assert plain("![x](http://elsewhere/y.png)") == r"\!\[x\]\(http\:\/\/elsewhere\/y.png\)"
-    assert plain("Linear, falling 5 to 1") == "Linear, falling 5 to 1"
 
 
 def test_progress_counts_steps_and_without_them_epochs():
