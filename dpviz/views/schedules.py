@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Unpack
 
@@ -61,13 +62,13 @@ def path_frame(
     assumptions: Assumptions | None = None,
     **named: Unpack[Named],
 ) -> pd.DataFrame:
-    """Sigma of each epoch and the epsilon spent by its end, as a band."""
+    """Sigma of each epoch and the epsilon spent by its end, as a band; its lower end is NaN where there is none."""
     path = epsilon_path(epoch_phases(sigmas, sample_rate), delta, assumptions, **named)
     return pd.DataFrame(
         {
             "epoch": np.arange(1, len(path) + 1),
             "sigma": np.asarray(sigmas, dtype=float),
-            "epsilon_lower": [point.lower for point in path],
+            "epsilon_lower": [math.nan if point.lower == 0 < point.upper else point.lower for point in path],
             "epsilon_upper": [point.upper for point in path],
         }
     )

@@ -387,3 +387,12 @@ def test_a_window_above_epsilon_gives_no_lower_bound() -> None:
 def test_an_example_is_met_as_often_as_the_shortest_epochs_allow(rate: float, steps: int, visits: int) -> None:
     found = epsilon(Ledger([Phase(3.0, rate, steps)]), 1e-5, sampling="fixed-order")
     assert found.upper == pytest.approx(gaussian_epsilon(math.sqrt(visits) / 3.0, 1e-5), rel=1e-9)
+
+
+@pytest.mark.parametrize("delta", [1e-5, 1e-7, 1e-10])
+def test_early_epochs_have_a_lower_end_as_well(delta):
+    phases = epoch_phases(np.linspace(5.0, 1.0, 30), 0.01)
+    path = epsilon_path(phases, delta)
+    assert all(0.97 * point.upper < point.lower <= point.upper for point in path)
+    for epochs in (1, 8, 16):
+        assert path[epochs - 1].lower <= epsilon(phases[:epochs], delta).upper

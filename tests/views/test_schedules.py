@@ -40,6 +40,8 @@ def test_the_path_never_falls_and_ends_at_the_whole_price():
     frame = views.path_frame(LINEAR, RATE, DELTA)
     assert (frame["epsilon_upper"].diff().dropna() >= 0).all()
     assert (frame["epsilon_lower"] <= frame["epsilon_upper"]).all()
+    rdp = views.path_frame(LINEAR, RATE, DELTA, accountant="rdp")
+    assert rdp["epsilon_lower"].isna().all(), "RDP has no lower end, which is not the same as 0"
     assert frame["epsilon_upper"].iloc[-1] == price(LINEAR).upper
     line = views.path_figure({"mine": frame}).data[0]
     assert line.y[-1] == price(LINEAR).upper

@@ -265,8 +265,19 @@ def band(ledger: Ledger, delta: float, adjacency: str = "add-remove") -> Band:
 
 
 def band_path(phases: Sequence[Phase], at: Sequence[int], delta: float, adjacency: str = "add-remove") -> list[Band]:
-    """The bands after some of the phases (rising indices that end with the last), all on the grid of the whole."""
-    return _on_good_grid(delta, epsilon_at(delta), adjacency, phases, at)
+    """The bands after some of the phases (rising indices that end with the last).
+
+    The grid of the whole is too coarse for the lower ends of early epochs: the longest of those gives them its own.
+    """
+    bands = _on_good_grid(delta, epsilon_at(delta), adjacency, phases, at)
+    coarse = sum(lower == 0 < upper for lower, upper in bands)  # the first ones: epsilon rises
+    if not 0 < coarse < len(at):
+        return bands
+    try:
+        finer = band_path(phases[: at[coarse - 1] + 1], at[:coarse], delta, adjacency)
+    except NoBand:
+        return bands
+    return [(lower, upper) for (lower, _), (_, upper) in zip(finer, bands[:coarse], strict=True)] + bands[coarse:]
 
 
 def delta_band(ledger: Ledger, epsilon: float, bound: float, adjacency: str = "add-remove") -> Band:

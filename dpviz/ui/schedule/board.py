@@ -1,6 +1,6 @@
 """What lies on the Schedule page's drawing board, and what its buttons do to it.
 
-One `Board` a session. Buttons call `act`, which turns an InputError into a sentence on the page.
+One `Board` per session. Buttons call `act`, which turns an InputError into a sentence on the page.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import streamlit as st
 
 from dpviz.privacy import SCHEDULES, InputError, Schedule, calibrate, matching_constant
-from dpviz.privacy.schedules import parse_csv
+from dpviz.privacy.schedules import CUSTOM, parse_csv
 from dpviz.training.limits import refuse_if_read_only
 from dpviz.training.local.parsing import check_size
 from dpviz.ui.common.handover import ScheduleHandover
@@ -29,71 +29,112 @@ PRESET = "schedule.preset"
 MAX_PINS = 4
 
 
+@dataclass(frozen=True)
+class Origin:
+    """Where a drawing started from, at any length: a preset follows its formula, any other curve is stretched."""
+
+    name: str
+    schedule: Schedule
+
+    def sigmas(self, epochs: int) -> tuple[float, ...]:
+        if self.schedule.name == CUSTOM:
+            return stretch(self.schedule.values, epochs)
+        return tuple(self.schedule.sigmas(epochs).tolist())
+
+
+FIRST = Origin("linear preset", Schedule.of("linear"))
+
+
 @dataclass
 class Board:
-    """The drawing, the curve it started from, the pinned curves, and what the last button had to say."""
+    """The drawing, what it started from, the pinned curves, and what the last button had to say.
+
+    `source` is the last curve that was not stretched: a change of length goes back to it, so that nothing is lost on
+    the way from 20 epochs over 25 to 20, or from 25 over 20 to 25.
+    """
 
     editor: EditorState
-    origin: Curve
+    origin: Origin
+    source: tuple[float, ...] = ()
     pins: list[Curve] = field(default_factory=list)
     note: str = ""
     problem: str = ""
+    place: str = ""  # of the sentences: under the board, or in the part of the page that asked
     link: str = ""
 
     @property
     def sigmas(self) -> tuple[float, ...]:
         return self.editor.sigmas
 
-    def say(self, note: str = "", problem: str = "") -> None:
-        self.note, self.problem, self.link = note, problem, ""
+    @property
+    def ghost(self) -> Curve:
+        """The origin, drawn behind the curve."""
+        return Curve(self.origin.name, self.origin.sigmas(len(self.sigmas)))
 
-    def take(self, name: str, sigmas: Sequence[float], note: str = "") -> None:
+    @property
+    def untouched(self) -> bool:
+        return self.sigmas == self.ghost.sigmas
+
+    def say(self, note: str = "", problem: str = "", place: str = "") -> None:
+        self.note, self.problem, self.place, self.link = note, problem, place, ""
+
+    def take(self, origin: Origin, epochs: int, note: str = "") -> None:
         """Start from another curve."""
-        self.editor.push(sigmas)
-        self.origin = Curve(name, self.sigmas)
+        self.editor.push(origin.sigmas(epochs))
+        self.origin, self.source = origin, self.sigmas
         self.say(note)
+
+    def resize(self, epochs: int) -> None:
+        """Another length: the origin at that length, or the drawing stretched from where it was drawn."""
+        if self.sigmas != stretch(self.source, len(self.sigmas)):
+            self.source = self.sigmas
+        self.editor.push(self.origin.sigmas(epochs) if self.untouched else stretch(self.source, epochs))
 
     @property
     def name(self) -> str:
         """What a pin of the drawing is called: its origin while it is untouched."""
         taken = {pin.name for pin in self.pins}
-        first = self.origin.name if self.sigmas == tuple(self.origin.sigmas) else "drawing"
+        first = self.origin.name if self.untouched else "drawing"
         return next(name for name in (first, *(f"{first} {k}" for k in range(2, 99))) if name not in taken)
 
 
 def board() -> Board:
     """The session's board. A new session opens the share link in the address, if there is one."""
     if BOARD not in st.session_state:
-        settings = Settings()
-        first = Schedule.of("linear").sigmas(settings.epochs)
-        new = Board(EditorState((), ""), Curve("", ()))
+        new = Board(EditorState((), ""), FIRST)
         st.session_state[BOARD] = new
-        write_settings(settings)
-        st.session_state.setdefault(PRESET, "linear")
-        new.take("linear preset", tuple(first.tolist()))
+        write_settings(Settings())
+        st.session_state.setdefault(PRESET, FIRST.schedule.name)
+        new.take(FIRST, Settings.epochs)
         if "s" in st.query_params:
-            act(_open_link, st.query_params["s"])
+            act(open_link, st.query_params["s"])
     return st.session_state[BOARD]  # type: ignore[no-any-return]
 
 
-def act(action: Callable[..., None], *arguments: Any) -> None:
-    """Do what a button says; what a person has to mend is shown, not raised."""
+def act(action: Callable[..., None], *arguments: Any, place: str = "") -> None:
+    """Do what a button says; what a person has to correct is shown, not raised."""
     try:
         action(board(), *arguments)
     except InputError as error:
-        board().say(problem=str(error))
+        board().say(problem=str(error), place=place)
 
 
-def _open_link(it: Board, text: str) -> None:
+def drawn(it: Board) -> None:
+    """A drawing arrived; one that was undone may have another length."""
+    it.say()
+    st.session_state[session_key("epochs")] = len(it.sigmas)
+
+
+def open_link(it: Board, text: str) -> None:
     sigmas, fields = decode(text)
     settings = Settings.from_link(len(sigmas), fields)
-    note = "This schedule and its settings come from the link."
+    note = "This schedule and its settings come from the address."
     if fields.get("adjacency", settings.adjacency) != settings.adjacency:
         note += (
             f" It asked for {fields['adjacency']} neighbours, which have no price with {settings.sampling} batches; "
             f"the same epsilon holds for {settings.adjacency} neighbours, as shown here."
         )
-    it.take("shared curve", sigmas, note)
+    _take_list(it, "curve of the address", sigmas, note)
     write_settings(settings)
 
 
@@ -103,29 +144,26 @@ def _open_link(it: Board, text: str) -> None:
 def push_preset(it: Board) -> None:
     """The preset that is chosen, with its knobs as they are."""
     entry = SCHEDULES[st.session_state[PRESET]]
-    it.take(f"{entry.title.lower()} preset", _preset(read_settings().epochs))
+    schedule = Schedule.of(entry.name, **knob_values(entry, PRESET))
+    it.take(Origin(f"{entry.title.lower()} preset", schedule), len(it.sigmas))
 
 
 def change_epochs(it: Board) -> None:
-    """Another length: a preset is drawn anew, any other curve is stretched."""
+    """Another number of epochs; one that cannot be used changes nothing."""
     epochs = read_settings().epochs
-    untouched = it.sigmas == tuple(it.origin.sigmas)
-    sigmas = _preset(epochs) if it.origin.name.endswith(" preset") else stretch(it.origin.sigmas, epochs)
-    drawing = stretch(it.sigmas, epochs)
-    it.take(it.origin.name, sigmas)
-    if not untouched:
-        it.editor.push(drawing)
-
-
-def _preset(epochs: int) -> tuple[float, ...]:
-    entry = SCHEDULES[st.session_state[PRESET]]
-    return tuple(Schedule.of(entry.name, **knob_values(entry, PRESET)).sigmas(epochs).tolist())
+    if epochs != len(it.sigmas):
+        it.resize(epochs)
+        it.say()
 
 
 def paste(it: Board, text: str) -> None:
     """A list of sigmas, from a text or a file; the number of epochs follows."""
     sigmas = parse_csv(text).values
-    it.take("your list", sigmas, f"{len(sigmas)} epochs were read.")
+    _take_list(it, "your list", sigmas, f"{len(sigmas)} epochs were read.")
+
+
+def _take_list(it: Board, name: str, sigmas: Sequence[float], note: str = "") -> None:
+    it.take(Origin(name, Schedule.custom(sigmas)), len(sigmas), note)
     st.session_state[session_key("epochs")] = len(sigmas)
 
 
@@ -198,20 +236,28 @@ def unpin(it: Board, index: int) -> None:
 
 
 def use_pin(it: Board, index: int) -> None:
-    chosen = it.pins[index]
-    it.take(chosen.name, chosen.sigmas)
-    st.session_state[session_key("epochs")] = len(chosen.sigmas)
+    _take_list(it, it.pins[index].name, it.pins[index].sigmas)
+
+
+def address(it: Board, settings: Settings) -> str:
+    """What the address says of the board, so that a reload keeps it; empty for a new board.
+
+    Empty as well for sigmas that a link cannot hold: what is in the address is what lies on the board.
+    """
+    if (it.sigmas, settings) == (FIRST.sigmas(Settings.epochs), Settings()):
+        return ""
+    try:
+        return encode(it.sigmas, settings.to_link())
+    except InputError:
+        return ""
 
 
 def share(it: Board) -> None:
-    """Write the schedule and the settings into the address."""
+    """Show the address of the schedule and its settings."""
     settings = read_settings()
     text = encode(it.sigmas, settings.to_link())
-    st.query_params["s"] = text
     held, _ = decode(text)
-    it.say(
-        f"The address now holds this schedule (four digits of each σ: ε {epsilon_text(settings.price(held))}). Copy it:"
-    )
+    it.say(f"The address holds this schedule (four digits of each σ: ε {epsilon_text(settings.price(held))}). Copy it:")
     it.link = f"{(st.context.url or '').partition('?')[0].rstrip('/')}/?s={text}"
 
 

@@ -17,9 +17,10 @@ from dpviz.ui.common.knobs import choose, knob_inputs
 from dpviz.ui.schedule import board as drawing
 from dpviz.ui.schedule.board import PRESET, Board, act, board
 from dpviz.ui.schedule.editor import Certified, Curve, schedule_editor
-from dpviz.ui.schedule.settings import OWN_DATA, Settings, delta_warning, read_settings, settings_panel, settings_words
+from dpviz.ui.schedule.settings import OWN_DATA, Settings, read_settings, settings_panel
 from dpviz.views.numbers import epsilon_kind, epsilon_remark, epsilon_text
 
+PASTE = "paste"  # the place of what is wrong with a list
 TABS = ("Guarantee", "Price tags", "What if", "Files and code")
 
 
@@ -30,50 +31,29 @@ def prepare() -> None:
     rdp_table(settings.sample_rate)
 
 
+@st.fragment
 def schedule_page() -> None:
-    """Presets and board on the left, settings on the right. These rerun the page; a stroke reruns the board alone."""
+    """Presets and board on the left, settings on the right, details under both; a stroke reruns no more than this."""
     it = board()
+    settings = read_settings()
     left, right = st.columns([3, 1], gap="medium")
     with left:
-        _preset_row()
-        _board_and_details(it)
+        _preset_row(it)
+        _editor(it, settings)
+        _buttons(it, settings)
+        _notes(it)
     with right:
         settings_panel(on_epochs=partial(act, drawing.change_epochs))
-        _settings_notes()
-
-
-@st.fragment
-def _board_and_details(it: Board) -> None:
-    """The editor is sent first, so that its certified number waits for nothing else; what is wrong is told instead."""
-    try:
-        settings = read_settings()
-        _editor(it, settings)
-    except InputError as error:
-        input_error(error)
-        return
-    _buttons(it, settings)
-    _notes(it)
     _details(it, settings)
 
 
-def _settings_notes() -> None:
-    try:
-        settings = read_settings()
-    except InputError:  # told in the board's place
-        return
-    st.caption(settings_words(settings))
-    warning = delta_warning(settings)
-    if warning:
-        st.warning(warning)
-
-
-def _preset_row() -> None:
+def _preset_row(it: Board) -> None:
     push = partial(act, drawing.push_preset)
     with st.container(horizontal=True, vertical_alignment="bottom"):
         entry = choose("Preset", SCHEDULES, PRESET, leave_out=(CUSTOM,), default="linear", on_change=push)
         knob_inputs(entry, PRESET, on_change=push)
         with st.popover("Paste or upload"):
-            st.text_area("One σ an epoch, by lines or commas", key="schedule.pasted", placeholder="5, 4, 3, 2, 1")
+            st.text_area("One σ per epoch, by lines or commas", key="schedule.pasted", placeholder="5, 4, 3, 2, 1")
             st.button("Use this list", on_click=_use_pasted)
             st.file_uploader(
                 "Or a CSV file",
@@ -83,16 +63,17 @@ def _preset_row() -> None:
                 disabled=bool(read_only()),
                 help=read_only() or None,
             )
+            _problem(it, PASTE)  # the popover would cover the place under the board
 
 
 def _use_pasted() -> None:
-    act(drawing.paste, st.session_state["schedule.pasted"])
+    act(drawing.paste, st.session_state["schedule.pasted"], place=PASTE)
 
 
 def _use_file() -> None:
     file = st.session_state["schedule.file"]
     if file is not None:
-        act(drawing.paste_bytes, file.getvalue())
+        act(drawing.paste_bytes, file.getvalue(), place=PASTE)
 
 
 def _editor(it: Board, settings: Settings) -> None:
@@ -104,12 +85,14 @@ def _editor(it: Board, settings: Settings) -> None:
         table=rdp_table(settings.sample_rate),
         steps_per_epoch=settings.steps,
         delta=settings.delta,
-        ghost=it.origin,
+        ghost=it.ghost,
         pinned=pins,
         target=settings.target,
         certified=Certified(cost.lower, cost.upper, epsilon_text(cost), epsilon_kind(cost)),
         height=380,
-        on_draw=lambda _: it.say(),
+        link=drawing.address(it, settings),
+        on_draw=lambda _: act(drawing.drawn),
+        on_open=partial(act, drawing.open_link),
     )
     if epsilon_remark(cost):
         st.caption(f"This number: {epsilon_remark(cost)}.")
@@ -125,7 +108,12 @@ def _buttons(it: Board, settings: Settings) -> None:
         st.button("Pin", on_click=act, args=(drawing.pin,), help="Keep this curve in the plot, up to four.")
         if it.pins:
             _pins(it, settings)
-        st.button("Share link", on_click=act, args=(drawing.share,), help="Schedule and settings in the address.")
+        st.button(
+            "Share link",
+            on_click=act,
+            args=(drawing.share,),
+            help="Copy the address: it holds all of this.",
+        )
         own = settings.dataset == OWN_DATA
         train = st.button(
             "Train this schedule",
@@ -147,9 +135,13 @@ def _pins(it: Board, settings: Settings) -> None:
                 st.button("Remove", key=f"remove {index}", on_click=act, args=(drawing.unpin, index))
 
 
-def _notes(it: Board) -> None:
-    if it.problem:
+def _problem(it: Board, place: str) -> None:
+    if it.problem and it.place == place:
         input_error(InputError(it.problem))
+
+
+def _notes(it: Board) -> None:
+    _problem(it, "")
     if it.note:
         st.info(it.note)
     if it.link:

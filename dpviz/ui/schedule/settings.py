@@ -5,6 +5,7 @@ The widgets' values live in the session under `schedule.<field>`, so that a call
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -26,13 +27,15 @@ from dpviz.privacy import (
     steps_per_epoch,
 )
 from dpviz.privacy.records import check_delta
-from dpviz.privacy.registry import Entry, InputError
+from dpviz.privacy.registry import Entry, InputError, Knob
 from dpviz.training.tables import DATASETS
+from dpviz.ui.common.cards import input_error
 from dpviz.ui.schedule.editor import MAX_EPOCHS
 from dpviz.views.numbers import delta_text
 
 OWN_DATA = "own"
 MAX_SIZE = 1_000_000_000
+LAST = "schedule.settings"  # in the session: the settings that the board was priced with last
 
 
 @dataclass(frozen=True)
@@ -109,10 +112,38 @@ def _price(sigmas: tuple[float, ...], sample_rate: float, delta: float, assumpti
 
 
 def parse_delta(text: str) -> float:
-    """Delta as typed, for example 1e-5 or 0.00001; nothing else is taken for a number."""
-    if not re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*", text, flags=re.ASCII):
+    """Delta as typed: 1e-5, 0.00001 or a fraction such as 1/60000; nothing else is taken for a number."""
+    number = r"((?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
+    match = re.fullmatch(rf"\s*{number}\s*(?:/\s*{number}\s*)?", text, flags=re.ASCII)
+    if match is None:
         raise InputError(f"delta must be a number above 0 and below 1 such as 1e-5, got {text.strip()[:40]!r}")
-    return check_delta(float(text))
+    above, below = float(match[1]), float(match[2] or 1)
+    return check_delta(above / below if below else math.inf)
+
+
+def check_target(target: float | None) -> float | None:
+    """None is no target."""
+    return None if target is None else float(Knob(1.0, 1e-6, 1e6).check("target epsilon", target))
+
+
+def _whole(noun: str, most: int) -> Callable[[int | None], int]:
+    def check(value: int | None) -> int:
+        if value is None or not 1 <= value <= most:
+            got = "an empty field" if value is None else f"{value:,}"
+            raise InputError(f"{noun} must be from 1 to {most:,}, got {got}")
+        return value
+
+    return check
+
+
+# What a field must be by itself; the others are lists to choose from.
+CHECKS: dict[str, Callable[[Any], Any]] = {
+    "dataset_size": _whole("training examples", MAX_SIZE),
+    "batch_size": _whole("batch size", MAX_SIZE),
+    "epochs": _whole("epochs", MAX_EPOCHS),
+    "delta": parse_delta,
+    "target": check_target,
+}
 
 
 def session_key(field: str) -> str:
@@ -121,22 +152,54 @@ def session_key(field: str) -> str:
 
 def write_settings(settings: Settings) -> None:
     """Put settings into the widgets: at the start of a session, or from a callback."""
-    for field, value in asdict(settings).items():
-        st.session_state[session_key(field)] = delta_text(value) if field == "delta" else value
+    st.session_state[LAST] = settings
+    for field in Settings.__dataclass_fields__:
+        st.session_state[session_key(field)] = _typed(settings, field)
 
 
 def read_settings() -> Settings:
-    """The settings as the widgets have them now."""
-    values = {field: st.session_state[session_key(field)] for field in Settings.__dataclass_fields__}
-    for field in ("dataset_size", "batch_size", "epochs"):
-        if values[field] is None:
-            raise InputError(f"{field.replace('_', ' ')} is empty; type a whole number")
-    values["delta"] = parse_delta(values["delta"])
-    return Settings(**values)
+    """What the board is priced with: the widgets' values; a field that cannot be used keeps the last one that could."""
+    return _read()[0]
+
+
+def _read() -> tuple[Settings, dict[str, str]]:
+    """The settings, and by field why its value is not among them."""
+    last: Settings = st.session_state[LAST]
+    values, problems = {}, {}
+    for field in Settings.__dataclass_fields__:
+        check = CHECKS.get(field, lambda value: value)
+        try:
+            values[field] = check(st.session_state[session_key(field)])
+        except InputError as error:
+            values[field] = getattr(last, field)
+            kept = _typed(last, field)
+            problems[field] = f"{error}; the board stays at {'none' if kept is None else kept}"
+    try:
+        settings = Settings(**values)
+    except InputError as error:  # a batch larger than the dataset
+        settings, problems["batch_size"] = last, f"{error}; the board stays as it was"
+    st.session_state[LAST] = settings
+    return settings, problems
+
+
+def _typed(settings: Settings, field: str) -> Any:
+    """A setting as its widget holds it."""
+    value = getattr(settings, field)
+    return delta_text(value) if field == "delta" else value
 
 
 def settings_panel(on_epochs: Callable[[], None]) -> None:
-    """The widgets, top to bottom; `on_epochs` is called when the number of epochs was changed."""
+    """The widgets, top to bottom, each with what is wrong in it; `on_epochs` is called when the epochs were changed.
+
+    Numbers have no limits in the browser: beyond one it would turn red and say nothing.
+    """
+    settings, problems = _read()
+
+    def show_problems(*fields: str) -> None:
+        for field in fields:
+            if field in problems:
+                input_error(InputError(problems[field]))
+
     names = [*DATASETS, OWN_DATA]
     st.selectbox(
         "Dataset",
@@ -145,41 +208,44 @@ def settings_panel(on_epochs: Callable[[], None]) -> None:
         on_change=_fill_in_size,
         **_stored("dataset"),
     )
-    own = st.session_state[session_key("dataset")] == OWN_DATA
-    st.number_input(
-        "Training examples N",
-        1,
-        MAX_SIZE,
-        step=1000,
-        disabled=not own,
-        help="Filled in by the dataset; choose “Own data” to type it.",
-        **_stored("dataset_size"),
-    )
+    if st.session_state[session_key("dataset")] == OWN_DATA:
+        st.number_input("Training examples N", value=None, step=1000, **_stored("dataset_size"))
+        show_problems("dataset_size")
     left, right = st.columns(2)
-    left.number_input("Batch size", 1, MAX_SIZE, step=1, help="Expected examples a step.", **_stored("batch_size"))
-    right.number_input("Epochs", 1, MAX_EPOCHS, step=1, on_change=on_epochs, **_stored("epochs"))
-    left.text_input("δ", help="Typed exactly, for example 1e-5. It should be well under 1/N.", **_stored("delta"))
+    left.number_input("Batch size", value=None, step=1, help="Expected examples per step.", **_stored("batch_size"))
+    right.number_input(
+        "Epochs", value=None, step=1, help=f"1 to {MAX_EPOCHS}.", on_change=on_epochs, **_stored("epochs")
+    )
+    show_problems("batch_size", "epochs")
+    left, right = st.columns(2)
+    left.text_input(
+        "δ", help="Typed exactly: 1e-5, or a fraction such as 1/60000. It should be well under 1/N.", **_stored("delta")
+    )
     right.number_input(
         "Target ε",
-        1e-3,
-        1e6,
+        value=None,
         step=0.1,
         format="%.4g",
         placeholder="none",
         help="A line in the plot, and what “Fit to ε” aims at. Empty: none.",
         **_stored("target"),
     )
+    show_problems("delta", "target")
     _choice("Accountant", "accountant", ACCOUNTANTS)
     _choice("Batches", "sampling", SAMPLINGS, on_change=_keep_neighbours_possible)
     allowed = SAMPLINGS[st.session_state[session_key("sampling")]].adjacencies
     _choice("Neighbouring datasets", "adjacency", {name: ADJACENCIES[name] for name in allowed})
+    st.caption(settings_words(settings))
+    warning = delta_warning(settings)
+    if warning:
+        st.warning(warning)
 
 
 def settings_words(settings: Settings) -> str:
     """What the settings come to, with units."""
     return (
-        f"Sampling rate q = {settings.sample_rate:.4g}, {settings.steps:,} steps per epoch, "
-        f"{settings.steps * settings.epochs:,} steps in all."
+        f"{settings.dataset_size:,} training examples, sampling rate q = {settings.sample_rate:.4g}, "
+        f"{settings.steps:,} steps per epoch, {settings.steps * settings.epochs:,} steps in all."
     )
 
 

@@ -16,7 +16,7 @@ from streamlit.testing.v1 import AppTest
 from dpviz.privacy import SCHEDULES, Assumptions, InputError, Schedule
 from dpviz.training.tables import DATASETS
 from dpviz.ui.schedule.board import BOARD, MAX_PINS, as_json, handover, rounded_up, stretch
-from dpviz.ui.schedule.settings import OWN_DATA, Settings, delta_warning, parse_delta, session_key
+from dpviz.ui.schedule.settings import LAST, OWN_DATA, Settings, delta_warning, parse_delta, session_key
 from dpviz.ui.schedule.share import decode, encode
 from dpviz.views.numbers import epsilon_text
 from tests.browser import ROOT
@@ -140,7 +140,7 @@ def test_a_share_link_reproduces_the_schedule_and_its_settings_in_a_new_session(
     assert other.sigmas() == it.sigmas()
     expect(other.value).to_have_text(shown)
     expect(other.page.get_by_label("Batch size", exact=True)).to_have_value("512")
-    expect(other.page.get_by_text("come from the link")).to_be_visible()
+    expect(other.page.get_by_text("come from the address")).to_be_visible()
 
 
 def test_an_rdp_bound_is_not_called_certified(address, new_page):
@@ -288,10 +288,9 @@ def test_every_preset_of_the_table_can_be_chosen_with_its_knobs(at):
 def test_a_dataset_fills_in_its_size(at):
     for name, entry in DATASETS.items():
         field(at, "dataset").set_value(name).run()
-        assert field(at, "dataset_size").value == entry.size
-        assert field(at, "dataset_size").disabled
+        assert any(caption.value.startswith(f"{entry.size:,} training examples") for caption in at.caption)
     field(at, "dataset").set_value(OWN_DATA).run()
-    assert not field(at, "dataset_size").disabled
+    assert field(at, "dataset_size").value == entry.size
 
 
 def test_delta_is_typed_exactly_and_warned_of_above_one_over_n(at):
@@ -302,6 +301,7 @@ def test_delta_is_typed_exactly_and_warned_of_above_one_over_n(at):
         assert not at.exception
         assert len(at.error) == 1
         assert at.error[0].value.startswith("Delta must be")
+        assert at.error[0].value.endswith("the board stays at 0.001.")
     field(at, "delta").set_value("1e-6").run()
     assert not at.error
 
@@ -320,7 +320,7 @@ def test_a_batch_larger_than_the_dataset_is_one_readable_sentence(at):
     field(at, "batch_size").set_value(60_001).run()
     assert not at.exception
     assert [error.value for error in at.error] == [
-        "Batch size must be from 1 to the 60,000 training examples, got 60,001."
+        "Batch size must be from 1 to the 60,000 training examples, got 60,001; the board stays as it was."
     ]
 
 
@@ -331,6 +331,43 @@ def test_more_epochs_redraw_a_preset_and_stretch_a_drawing(at):
     field(at, "epochs").set_value(10).run()
     assert board(at).sigmas == pytest.approx([4.0] * 5 + [1.0] * 5)
     assert not at.exception
+
+
+def test_a_curve_comes_back_unchanged_from_another_length(at):
+    drawn = tuple(float(f"{sigma:.4g}") for sigma in np.geomspace(5, 0.7, 20))[::-1]
+    board(at).editor.push(drawn)
+    for epochs in (25, 7, 300, 20):
+        field(at, "epochs").set_value(epochs).run()
+        assert len(board(at).sigmas) == epochs
+    assert board(at).sigmas == drawn
+
+
+@pytest.mark.parametrize(
+    ("name", "typed", "told"),
+    [
+        ("epochs", None, "Epochs must be from 1 to 300, got an empty field; the board stays at 20."),
+        ("epochs", 1000, "Epochs must be from 1 to 300, got 1,000; the board stays at 20."),
+        ("batch_size", None, "Batch size must be from 1 to 1,000,000,000, got an empty field; the board stays at 600."),
+        ("delta", "0", "Delta must be above 0 and below 1, got 0; 1e-5 is a common choice; the board stays at 1e-5."),
+        ("target", 0.0, "Target epsilon must be a number from 1e-06 to 1e+06, got 0.0; the board stays at 2.0."),
+    ],
+)
+def test_what_a_field_cannot_use_is_told_at_the_field_and_the_board_stays(at, name, typed, told):
+    board(at).editor.push([3.0] * 20)
+    field(at, name).set_value(typed).run()
+    assert [error.value for error in at.error] == [told]
+    assert board(at).sigmas == (3.0,) * 20
+    assert at.get("bidi_component")
+    assert at.session_state[LAST] == Settings()
+    assert not at.exception
+
+
+def test_an_empty_target_is_none(at):
+    field(at, "target").set_value(None).run()
+    assert at.session_state[LAST].target is None
+    assert not at.error
+    click(at, "Fit to ε")
+    assert "there is no target" in at.error[0].value.lower()
 
 
 def test_match_pins_the_constant_of_the_same_tight_epsilon(at):
@@ -451,13 +488,32 @@ def test_a_link_with_an_unknown_word_is_refused():
         Settings.from_link(3, {"accountant": "magic"})
 
 
-@pytest.mark.parametrize("text", ["1e-5", " 0.00001 ", "1E-5", ".00001", "1e-05"])
+@pytest.mark.parametrize("text", ["1e-5", " 0.00001 ", "1E-5", ".00001", "1e-05", "1/100000", "1 / 1e5"])
 def test_the_ways_to_type_a_delta(text):
     assert parse_delta(text) == 1e-5
 
 
 @pytest.mark.parametrize(
-    "text", ["", "1e", "1,5", "1e-5 or so", "inf", "nan", "-0.1", "1", "0", "0x1", "1_0e-6", "١e-5"]
+    "text",
+    [
+        "",
+        "1e",
+        "1,5",
+        "1e-5 or so",
+        "inf",
+        "nan",
+        "-0.1",
+        "1",
+        "0",
+        "0x1",
+        "1_0e-6",
+        "١e-5",
+        "1/0",
+        "0/5",
+        "5/1",
+        "1/2/3",
+        "/5",
+    ],
 )
 def test_nothing_else_is_taken_for_a_delta(text):
     with pytest.raises(InputError, match="delta must be"):

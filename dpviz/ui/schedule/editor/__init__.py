@@ -1,4 +1,4 @@
-"""The schedule editor: a person draws one sigma an epoch, and epsilon follows the pen.
+"""The schedule editor: a person draws one sigma per epoch, and epsilon follows the pen.
 
 An inline Streamlit component: no iframe, no build step, no request to any other host. The state of a drawing lives in
 `st.session_state` as an `EditorState`, so it outlasts page switches; the component's own state is only ever read.
@@ -24,7 +24,7 @@ MAX_SIGMA = 1000.0
 
 _FOLDER = Path(__file__).parent
 # Inline components are one module, so the parts are joined; each uses names of those before it.
-_PARTS = ("geometry.js", "history.js", "accounting.js", "picture.js", "readout.js", "editor.js")
+_PARTS = ("geometry.js", "history.js", "address.js", "accounting.js", "picture.js", "readout.js", "editor.js")
 
 _mount = st.components.v2.component(
     "dpviz_schedule_editor",
@@ -72,9 +72,12 @@ class EditorState:
         self.seq = 0
 
     def accept(self, message: object) -> bool:
-        """Take over a drawing that the browser sent; False if it is malformed or was overtaken by a push."""
+        """Take over a drawing that the browser sent; False if it is malformed or was overtaken by a push.
+
+        What was undone may have another length.
+        """
         match message:
-            case {"rev": self.rev, "seq": int(seq), "sigmas": list(sigmas)} if len(sigmas) == len(self.sigmas) and all(
+            case {"rev": self.rev, "seq": int(seq), "sigmas": list(sigmas)} if all(
                 type(sigma) in (int, float) for sigma in sigmas
             ):
                 try:
@@ -109,15 +112,24 @@ def schedule_editor(
     low: float = 0.3,
     high: float = 10.0,
     height: int = 400,
+    link: str = "",
     on_draw: Callable[[list[float]], None] | None = None,
+    on_open: Callable[[str], None] | None = None,
 ) -> None:
     """Mount the editor for `state`.
 
     `table` is `dpviz.privacy.rdp_table(sample_rate)`; `certified` belongs to `state.sigmas` as they are now; `low` and
     `high` are the least range of the noise axis. `on_draw` is called with the new sigmas after `state` has them.
+
+    The address shows `link` as its parameter s, and the browser's tab remembers it: `on_open` is called with what the
+    tab remembers when a new page finds no link here.
     """
 
     def receive() -> None:
+        match st.session_state[key].get("draw"):
+            case {"open": str(remembered)} if on_open is not None:
+                on_open(remembered)
+                return
         if state.accept(st.session_state[key].get("draw")) and on_draw is not None:
             on_draw(list(state.sigmas))
 
@@ -136,6 +148,7 @@ def schedule_editor(
         "low": low,
         "high": high,
         "height": height,
+        "link": link,
     }
     # In a list: Streamlit searches a mapping for data frames, and imports pandas for that.
     _mount(key=key, data=[data], on_draw_change=receive, width="stretch", height="content")

@@ -65,6 +65,7 @@ class Editor {
       return;
     }
     this.data = data;
+    keepAddress(data.link, (link) => this.send({ open: link }));
     this.accountant = new Accountant(table, data.steps, data.delta);
     if (data.rev !== this.rev) this.#adopt(data);
     this.#widen();
@@ -74,13 +75,20 @@ class Editor {
   }
 
   #adopt({ rev, seq, sigmas, low, high }) {
-    if (!this.sigmas && Editor.left?.rev === rev) this.history = Editor.left.history;
-    else if (this.sigmas?.length === sigmas.length) this.history.record(this.sigmas.slice());
-    else this.history.clear();
+    if (!this.sigmas && Editor.left) {
+      this.history = Editor.left.history;
+      this.sigmas = Editor.left.sigmas;
+    }
+    if (this.sigmas && !same(this.sigmas, sigmas)) this.history.record(this.sigmas);
     clearTimeout(this.pause);
     Object.assign(this, { rev, seq, stroke: null, typed: null, changing: false, range: { low, high } });
+    this.#take(sigmas);
+    this.start = sigmas;
+  }
+
+  /** Another curve, perhaps of another length. */
+  #take(sigmas) {
     this.sigmas = Float64Array.from(sigmas);
-    this.start = this.sigmas.slice();
     this.spent = new Float64Array(sigmas.length);
     this.cursor = clamp(this.cursor, 0, sigmas.length - 1);
   }
@@ -122,8 +130,11 @@ class Editor {
     if (!width || !this.data) return; // not on screen yet: the observer calls again
     const { height, pinned, ghost } = this.data;
     const epochs = this.sigmas.length;
-    const span = Math.max(epochs, ghost?.sigmas.length ?? 0, ...pinned.map((curve) => curve.sigmas.length));
-    this.frame = new Frame({ width, height, epochs, span, scale: this.scale, ...this.range });
+    const curves = [this.sigmas, ...(ghost ? [ghost] : []).concat(pinned).map((curve) => curve.sigmas)];
+    const span = Math.max(...curves.map((sigmas) => sigmas.length));
+    const silent = curves.some((sigmas) => sigmas.includes(0));
+    this.frame = new Frame({ width, height, epochs, span, silent, scale: this.scale, ...this.range });
+    this.svg.classList.toggle("point", this.tool === "point");
     this.picture.drawBackground(this.frame, this.data);
     this.readout.showLegend(this.data);
     for (const button of this.root.querySelectorAll("[data-tool], [data-scale]")) {
@@ -156,7 +167,7 @@ class Editor {
   /** Ends a change: one entry to undo, one message to Python. */
   #commit(before) {
     this.changing = false;
-    if (before.every((sigma, epoch) => sigma === this.sigmas[epoch])) {
+    if (same(before, this.sigmas)) {
       this.#paint();
       return;
     }
@@ -175,16 +186,16 @@ class Editor {
 
   #replace(sigmas) {
     this.#endTyping();
-    const before = this.sigmas.slice();
-    this.sigmas.set(sigmas);
+    const before = this.sigmas;
+    this.#take(sigmas);
     this.#commit(before);
   }
 
   #travel(step) {
     this.#endTyping();
-    const sigmas = this.history[step](this.sigmas.slice());
+    const sigmas = this.history[step](this.sigmas);
     if (!sigmas) return;
-    this.sigmas.set(sigmas);
+    this.#take(sigmas);
     this.#deliver();
   }
 
@@ -226,7 +237,9 @@ class Editor {
     const { x, y } = this.#position(event);
     Object.assign(this.stroke, { epoch: this.frame.epochAt(x), x, y });
     this.changing = true;
-    this.#drawTo(x, y);
+    // A finger may be about to scroll: the browser then cancels the stroke before anything was drawn.
+    this.stroke.waits = event.pointerType === "touch" && !single;
+    if (!this.stroke.waits) this.#drawTo(x, y);
     this.#paint();
   }
 
@@ -253,12 +266,13 @@ class Editor {
     }
     sigmas[epoch] = frame.sigmaAt(y);
     this.cursor = epoch;
-    Object.assign(stroke, { epoch, x, y });
+    Object.assign(stroke, { epoch, x, y, waits: false });
   }
 
   #penUp(event) {
     if (event.pointerId !== this.stroke?.id) return;
-    const { before } = this.stroke;
+    const { before, waits, x, y } = this.stroke;
+    if (waits) this.#drawTo(x, y); // a tap
     this.stroke = null;
     this.#commit(before);
   }
@@ -334,6 +348,8 @@ class Editor {
     this.#commit(before);
   }
 }
+
+const same = (one, other) => one.length === other.length && one.every((sigma, epoch) => sigma === other[epoch]);
 
 function remember(timings, milliseconds) {
   timings.push(milliseconds);

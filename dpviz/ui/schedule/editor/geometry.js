@@ -56,7 +56,7 @@ function epsilonTop(epsilon, target) {
 }
 
 class Frame {
-  constructor({ width, height, epochs, span, low, high, scale }) {
+  constructor({ width, height, epochs, span, silent, low, high, scale }) {
     Object.assign(this, { width, height, epochs, span, low, high, scale });
     this.left = 44;
     this.right = width - 14;
@@ -64,6 +64,10 @@ class Frame {
     this.stripTop = Math.round(this.bottom - height * 0.2);
     this.curveTop = 14;
     this.curveBottom = this.stripTop - 26;
+    if (silent && scale === "log") {
+      this.zeroY = this.curveBottom - 4; // no noise has no place on a logarithmic axis: it gets a line under it
+      this.curveBottom -= 22;
+    }
     this.pitch = span > 1 ? (this.right - this.left) / (span - 1) : 0;
   }
 
@@ -77,6 +81,7 @@ class Frame {
   }
 
   y(sigma) {
+    if (sigma === 0 && this.zeroY) return this.zeroY;
     const share = this.scale === "log" ? Math.log(sigma / this.low) / Math.log(this.high / this.low) : sigma / this.high;
     return this.curveBottom + clamp(share, 0, 1) * (this.curveTop - this.curveBottom);
   }

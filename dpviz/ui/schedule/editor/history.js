@@ -1,4 +1,4 @@
-// Undo and redo: whole schedules, one entry a stroke, a burst of keys or a button.
+// Undo and redo: whole schedules, of any length; one entry per stroke, burst of keys, button or curve from Python.
 
 class History {
   past = [];
@@ -20,10 +20,5 @@ class History {
   forward(now) {
     if (this.future.length) this.past.push(now);
     return this.future.pop();
-  }
-
-  clear() {
-    this.past = [];
-    this.future = [];
   }
 }

@@ -66,6 +66,11 @@ class Picture {
       append(this.grid, "line", { x1: frame.left, x2: frame.right, y1: y, y2: y });
       append(this.labels, "text", { x: frame.left - 8, y: y + 4, class: "end" }, axisNumber(tick));
     }
+    if (frame.zeroY) {
+      append(this.grid, "line", { x1: frame.left, x2: frame.right, y1: frame.zeroY, y2: frame.zeroY });
+      append(this.labels, "text", { x: frame.left - 8, y: frame.zeroY + 4, class: "end" }, 0);
+      append(this.labels, "text", { x: frame.right, y: frame.zeroY - 5, class: "end title" }, "no noise");
+    }
   }
 
   /** Everything a pointer move can change. */

@@ -58,7 +58,8 @@ class Readout {
 
   showCursor(epoch, sigmas, range, epsilon) {
     const sigma = sigmaText(sigmas[epoch]);
-    this.place.textContent = `epoch ${epoch + 1} of ${sigmas.length} · σ = ${sigma}`;
+    const silent = sigmas[epoch] === 0 ? " (no noise)" : "";
+    this.place.textContent = `epoch ${epoch + 1} of ${sigmas.length} · σ = ${sigma}${silent}`;
     setAll(this.plot, {
       "aria-valuemin": range.low,
       "aria-valuemax": range.high,
