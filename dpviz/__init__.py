@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         InputError,
         Ledger,
         Phase,
+        Risk,
         Schedule,
         calibrate,
         delta,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         epsilon_path,
         guarantee,
         matching_constant,
+        risk,
     )
     from dpviz.privacy.rounding import epsilon_number
     from dpviz.runs import Run
@@ -43,6 +45,7 @@ __all__ = [
     "InputError",
     "Ledger",
     "Phase",
+    "Risk",
     "Run",
     "RunSpec",
     "Schedule",
@@ -57,6 +60,7 @@ __all__ = [
     "guarantee",
     "load_runs",
     "matching_constant",
+    "risk",
     "sweep",
     "train",
 ]

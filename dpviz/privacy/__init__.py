@@ -14,6 +14,7 @@ from dpviz.privacy.guarantees import guarantee, guarantee_path, prestige_guarant
 from dpviz.privacy.rdp import rdp_table
 from dpviz.privacy.records import Delta, Epsilon, Guarantee, Ledger, Phase, epoch_phases, steps_per_epoch
 from dpviz.privacy.registry import InputError
+from dpviz.privacy.risk import Bounds, Risk, risk
 from dpviz.privacy.schedules import SCHEDULES, Schedule
 from dpviz.privacy.selection import Selection, Spent, selection
 
@@ -23,6 +24,7 @@ __all__ = [
     "SAMPLINGS",
     "SCHEDULES",
     "Assumptions",
+    "Bounds",
     "Calibration",
     "Delta",
     "Epsilon",
@@ -30,6 +32,7 @@ __all__ = [
     "InputError",
     "Ledger",
     "Phase",
+    "Risk",
     "Schedule",
     "Selection",
     "Spent",
@@ -47,6 +50,7 @@ __all__ = [
     "prestige_guarantee",
     "price_tags",
     "rdp_table",
+    "risk",
     "selection",
     "selection_cost",
     "steps_per_epoch",

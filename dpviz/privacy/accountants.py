@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Unpack
 
@@ -64,7 +64,7 @@ def epsilon_path(
     whole = Ledger(phases)
     if any(phase.noise_multiplier == 0 for phase in phases):
         return _with_infinity(phases, delta, assumptions, last)
-    amplified = _amplified(whole, assumptions)
+    amplified = is_amplified(whole, assumptions)
     end = (_sampled if amplified else _unsampled)(whole, delta, accountant, adjacency)
     if last:
         return (end,)
@@ -82,18 +82,13 @@ def delta(ledger: Phases, epsilon: float, assumptions: Assumptions | None = None
     assumptions = assumed(assumptions, named)
     accountant, adjacency = assumptions.accountant, assumptions.priced_as
     ledger = Ledger(ledger)
-    spoilt = [phase for phase in ledger.phases if phase.noise_multiplier == 0]
-    amplified = _amplified(ledger, assumptions)
-    if spoilt:  # an example that meets no noise is known for sure
-        rates = [phase.sample_rate if amplified else 1.0 for phase in spoilt]
-        unmet = sum(p.steps * math.log1p(-q) if q < 1 else -math.inf for p, q in zip(spoilt, rates, strict=True))
-        return Delta(-math.expm1(unmet) if accountant == "pld" else 0.0, 1.0, epsilon, accountant)
-    mu = composed_mu(visits(ledger), adjacency)
-    if not amplified and accountant == "pld":
-        exact = math.exp(log_delta(epsilon, mu))
+    missed = unnoticed(ledger, assumptions)
+    if missed is not None:
+        return Delta(1 - missed if accountant == "pld" else 0.0, 1.0, epsilon, accountant)
+    if not is_amplified(ledger, assumptions) and accountant == "pld":
+        exact = math.exp(log_delta(epsilon, composed_mu(visits(ledger), adjacency)))
         return Delta(exact, exact, epsilon, accountant)
-    rdp = ledger_rdp(ledger, EVERY_ORDER, adjacency).sum(axis=0) if amplified else EVERY_ORDER * (mu * mu / 2)
-    bound = _smallest_delta(rdp, epsilon, CONVERSION.get(accountant, "improved"))
+    bound = renyi_delta(ledger, assumptions)(epsilon)
     if accountant != "pld":
         return Delta(0.0, bound, epsilon, accountant)
     try:
@@ -104,13 +99,35 @@ def delta(ledger: Phases, epsilon: float, assumptions: Assumptions | None = None
     return Delta(lower, upper, epsilon, accountant, fallback)
 
 
-def _smallest_delta(rdp: FloatArray, epsilon: float, conversion: str) -> float:
-    """The smallest delta over the orders: both conversions are epsilon(delta) = epsilon(1) - log(delta) / (a - 1)."""
-    log_deltas = (EVERY_ORDER - 1) * (CONVERSIONS[conversion](rdp, EVERY_ORDER, 1.0) - epsilon)
-    return math.exp(min(max(float(log_deltas.min()), LEAST_LOG_DELTA), 0.0))
+def unnoticed(ledger: Ledger, assumptions: Assumptions) -> float | None:
+    """How likely an example is in no step without noise; in one it is known for sure. None: every step has noise."""
+    spoilt = [phase for phase in ledger.phases if phase.noise_multiplier == 0]
+    if not spoilt:
+        return None
+    sampled = is_amplified(ledger, assumptions)
+    return math.prod((1 - phase.sample_rate if sampled else 0.0) ** phase.steps for phase in spoilt)
 
 
-def _amplified(ledger: Ledger, assumptions: Assumptions) -> bool:
+def renyi_delta(ledger: Ledger, assumptions: Assumptions) -> Callable[[float], float]:
+    """The smallest delta over the Renyi orders at each epsilon.
+
+    Both conversions are epsilon(delta) = epsilon(1) - log(delta) / (a - 1).
+    """
+    adjacency, orders = assumptions.priced_as, EVERY_ORDER
+    if is_amplified(ledger, assumptions):
+        rdp = ledger_rdp(ledger, orders, adjacency).sum(axis=0)
+    else:
+        rdp = orders * (composed_mu(visits(ledger), adjacency) ** 2 / 2)
+    at_one = CONVERSIONS[CONVERSION.get(assumptions.accountant, "improved")](rdp, orders, 1.0)
+
+    def bound(epsilon: float) -> float:
+        log_delta = float(((orders - 1) * (at_one - epsilon)).min())
+        return math.exp(min(max(log_delta, LEAST_LOG_DELTA), 0.0))
+
+    return bound
+
+
+def is_amplified(ledger: Ledger, assumptions: Assumptions) -> bool:
     return assumptions.sampling == "poisson" and any(phase.sample_rate < 1 for phase in ledger.phases)
 
 

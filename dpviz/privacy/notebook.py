@@ -7,9 +7,11 @@ from html import escape
 
 import numpy as np
 
+from dpviz.privacy.assumptions import ADJACENCIES, SAMPLINGS
 from dpviz.privacy.records import Epsilon, Guarantee
 from dpviz.privacy.registry import InputError
-from dpviz.privacy.rounding import delta_number, epsilon_kind, epsilon_remark, epsilon_text
+from dpviz.privacy.risk import Risk
+from dpviz.privacy.rounding import delta_number, epsilon_kind, epsilon_remark, epsilon_text, percent_text
 from dpviz.privacy.schedules import CUSTOM, FloatArray, Schedule
 
 WIDTH, HEIGHT, MARGIN = 260, 80, 6
@@ -45,6 +47,19 @@ def guarantee_html(guarantee: Guarantee) -> str:
     )
     heading = "Guarantee" if guarantee.sound else "No guarantee"
     return card(heading, facts, {reasons(guarantee.sound): guarantee.assumptions, "Not covered": guarantee.not_covered})
+
+
+def risk_html(risk: Risk) -> str:
+    rates = ((f"finds of the members, at {100 * fpr:g} % false alarms", risk.tpr(fpr)) for fpr in (0.001, 0.01, 0.1))
+    facts = [(name, percent_text(*bounds)) for name, bounds in (*rates, ("advantage", risk.advantage))]
+    mu, regret = risk.gdp
+    facts += [
+        ("Gaussian DP", f"μ = {mu:.4g}, off by {regret:.2g}"),
+        ("neighbours", ADJACENCIES[risk.assumptions.adjacency].help),
+        ("batches", SAMPLINGS[risk.assumptions.sampling].help),
+        ("kind", risk.kind),
+    ]
+    return card("What the best attack can do", facts)
 
 
 def reasons(sound: object | None) -> str:

@@ -40,6 +40,18 @@ def delta_number(delta: float, *, up: bool = True) -> str:
     return f"{mantissa}e{int(power)}" if power else mantissa
 
 
+def percent_number(share: float, *, up: bool = True) -> str:
+    """A share in percent, three significant digits, rounded up; `up=False` is for the lower end of a band."""
+    context = Context(prec=3, rounding=ROUND_CEILING if up else ROUND_FLOOR)
+    return f"{float(context.create_decimal(repr(100 * float(share)))):.10g}"
+
+
+def percent_text(lower: float, upper: float) -> str:
+    """A band of shares such as 2.05–2.07 %, rounded outwards."""
+    low, high = percent_number(lower, up=False), percent_number(upper)
+    return f"{high} %" if upper - lower <= NARROW * upper or low == high else f"{low}–{high} %"
+
+
 def epsilon_text(epsilon: Epsilon | None) -> str:
     """A band such as 1.003–1.006, rounded outwards so that it holds; `≤ 1.400` if one-sided; `none` without one."""
     if epsilon is None:

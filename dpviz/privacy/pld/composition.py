@@ -60,6 +60,15 @@ class Composed:
         """What mass that wrapped around may weigh at most, as a share of delta's scale."""
         return _peak(self.tilt) * self.outside
 
+    @property
+    def doubt_above(self) -> float:
+        """For a lower bound: how far off the mass above a loss may be, as a share of the scale there.
+
+        An outcome x above weighs e^(-tilt x) in it, not (1 - e^-x) e^(-tilt x) as in delta: in both of the sums that
+        bound rounding that is at most e (1 + tilt) as much. What wrapped around weighs at most what it is.
+        """
+        return self.outside + math.e * (1 + self.tilt) * self.rounding
+
     def epsilon(self, delta: float) -> float:
         """The epsilon at which the windowed delta equals the given one; infinite if the mass at infinity is larger.
 
@@ -367,6 +376,15 @@ def _bands_on(
             lowers = [max(pair) for pair in zip(lowers, other_lowers, strict=True)]
         uppers = [max(pair) for pair in zip(uppers, bounds, strict=True)]
     return [_agreed((0.0, math.inf), pair) for pair in zip(lowers, uppers, strict=True)]
+
+
+def composed(bound: str, direction: Direction, grid: Grid, phases: Sequence[Phase]) -> Composed:
+    """The whole ledger's loss, as a bound from above or from below."""
+    tally, steps = Tally(grid), [(phase.noise_multiplier, phase.sample_rate) for phase in phases]
+    found = rows(bound, direction, steps, grid)
+    for step, phase in zip(steps, phases, strict=True):
+        tally.add(found[step], phase.steps)
+    return _compose(bound, tally)
 
 
 def bound_curve(

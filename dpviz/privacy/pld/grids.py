@@ -45,9 +45,9 @@ class Shape:
         scatter = 2 * moments[k] / ledger.steps / (tilts[k] * (tilts[k] + 1))
         epsilon = (moments[k + 1] - moments[k - 1]) / (tilts[k + 1] - tilts[k - 1])
         tilt, tilt_up, tilt_down = narrowest_window(tilts, moments, epsilon, delta, ledger.steps)
-        rung = _ladder(tilt, TILT_RUNG)
-        below = _ladder(tilt_down / tilt, TILT_RUNG) if tilt_down else 0.0
-        chosen = rung * np.array([below, 1.0, max(TILT_RUNG, _ladder(tilt_up / tilt, TILT_RUNG))])
+        rung = ladder(tilt, TILT_RUNG)
+        below = ladder(tilt_down / tilt, TILT_RUNG) if tilt_down else 0.0
+        chosen = rung * np.array([below, 1.0, max(TILT_RUNG, ladder(tilt_up / tilt, TILT_RUNG))])
         down, scale, up = (
             np.interp(chosen, np.append(0.0, tilts), np.append(0.0, moments))  # convex: never too small
             if chosen[2] <= tilts[-1]
@@ -61,8 +61,8 @@ class Shape:
 
     def grid(self, tolerance: float) -> Grid:
         """Connecting the dots adds about interval^2 / 6 to the variance of a step's loss."""
-        interval = _ladder(math.sqrt(6 * tolerance * self.scatter), INTERVAL_RUNG)
-        points = _window(self.width / interval + 2)
+        interval = ladder(math.sqrt(6 * tolerance * self.scatter), INTERVAL_RUNG)
+        points = window_points(self.width / interval + 2)
         return Grid(interval, points, self.tilt, self.tilt_up, self.tilt_down, cut_mass(self.delta, self.steps))
 
 
@@ -142,13 +142,13 @@ def narrowest_window(
     return float(tilts[best]), float(others[int(np.argmin(tops[best]))]), float(others[int(np.argmax(bottoms[best]))])
 
 
-def _window(needed: float) -> int:
+def window_points(needed: float) -> int:
     """The next of 4, 5, 6 times a power of 2: quick to transform, and few enough that rows are found again."""
     power = 2 ** max(6, math.floor(math.log2(needed)) - 2)
     return next(power * k for k in (4, 5, 6, 8) if power * k >= needed or k == 8)
 
 
-def _ladder(value: float, ratio: float) -> float:
+def ladder(value: float, ratio: float) -> float:
     """The nearest rung below: neighbouring schedules then share their grid, and so their cached rows."""
     return ratio ** math.floor(math.log(value) / math.log(ratio))
 

@@ -1,0 +1,166 @@
+"""What an epsilon means for one person: how well the best attack can tell whether they are in the data.
+
+    risk([(1.1, 0.01, 2000)]).tpr(0.001)   # of the members, the share it finds at one false alarm in a thousand
+
+The attacker sees every noisy step, knows all other examples and has any computer: nobody does better. Each number is a
+band. Its upper end holds, because it comes from (epsilon, delta) guarantees; its lower end is the rate of an attack
+that exists.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Unpack
+
+import numpy as np
+from scipy.special import ndtr
+
+from dpviz.privacy.accountants import is_amplified, renyi_delta, unnoticed
+from dpviz.privacy.assumptions import Assumptions, Named, assumed
+from dpviz.privacy.gaussian import composed_mu, log_delta, visits
+from dpviz.privacy.pld.composition import Contradiction
+from dpviz.privacy.pld.loss_curves import loss_curves
+from dpviz.privacy.pld.loss_grid import NoBand
+from dpviz.privacy.records import Ledger, Phases, check_epsilon
+from dpviz.privacy.registry import InputError
+from dpviz.privacy.rounding import ACCOUNTANT_KINDS
+from dpviz.privacy.trade_off import EVERYTHING, NOTHING, FloatArray, Gdp, TradeOff, from_attacks, from_guarantees
+
+ROUNDED = 1e-12  # by which a lower end may exceed an upper one before they contradict each other
+KNOTS = 2000
+FAR = 12.0  # standard deviations
+
+
+class Bounds(NamedTuple):
+    """The true number lies between them. One-sided accountants have a lower end that anybody reaches by guessing."""
+
+    lower: float
+    upper: float
+
+
+@dataclass(frozen=True, eq=False)
+class Risk:
+    """The trade-off curve of a ledger as a band, and what follows from it. `mu` where the curve is a Gaussian one."""
+
+    lower: TradeOff
+    upper: TradeOff
+    assumptions: Assumptions
+    fallback: str | None = None
+    mu: float | None = None
+
+    def tpr(self, fpr: float) -> Bounds:
+        """Share of the members that the best attack finds while it takes this share of non-members for members."""
+        _check_rate("fpr", fpr)
+        return _bounds(self.lower.tpr(fpr), self.upper.tpr(fpr))
+
+    def delta(self, epsilon: float) -> Bounds:
+        """The privacy profile: delta at an epsilon, from 0 on."""
+        check_epsilon(epsilon)
+        return _bounds(self.lower.delta(epsilon), self.upper.delta(epsilon))
+
+    @property
+    def advantage(self) -> Bounds:
+        """The most by which an attack's true-positive rate exceeds its false-positive rate: delta(0)."""
+        return self.delta(0.0)
+
+    def success(self, prior: float) -> Bounds:
+        """How often an attacker guesses membership right who expects it with this probability beforehand.
+
+        Without the model it is the larger of prior and 1 - prior. Kulynych et al. (2024), arXiv:2407.02191.
+        """
+        _check_rate("prior", prior)
+        rarer = min(prior, 1 - prior)
+        if rarer == 0:
+            return Bounds(1.0, 1.0)
+        return Bounds(*(1 - rarer * (1 - delta) for delta in self.delta(math.log((1 - rarer) / rarer))))
+
+    def reconstruction(self, baseline: float) -> float:
+        """At most so often an attack reconstructs an example or infers an attribute that succeeds with probability
+        `baseline` without the model.
+
+        Hayes, Mahloujifar & Balle (2023), arXiv:2302.07225, Thm. 2; Kulynych et al. (2025), arXiv:2507.06969.
+        """
+        return self.tpr(_check_rate("baseline", baseline)).upper
+
+    @property
+    def gdp(self) -> Gdp:
+        """mu of Gaussian DP, from above, for error rates of 1e-10 and more, and its regret: how far off it is."""
+        return self.upper.gdp() if self.mu is None else Gdp(self.mu, 0.0)
+
+    @property
+    def kind(self) -> str:
+        """What kind of numbers these are: certified, or what stands in for a certified band."""
+        return self.fallback or ACCOUNTANT_KINDS[self.assumptions.accountant]
+
+    def curve(self, fprs: Any) -> tuple[FloatArray, FloatArray]:
+        """(lower, upper) true-positive rates at many false-positive rates."""
+        upper = self.upper.tpr(fprs)
+        return np.minimum(self.lower.tpr(fprs), upper), upper
+
+    def _repr_html_(self) -> str:
+        from dpviz.privacy.notebook import risk_html
+
+        return risk_html(self)
+
+
+def risk(ledger: Phases, assumptions: Assumptions | None = None, **named: Unpack[Named]) -> Risk:
+    """What a ledger reveals about one person, under the same assumptions as its epsilon.
+
+    A plain list will do: risk([(1.1, 0.01, 2000)]) is about 2,000 steps of noise 1.1 at sample rate 0.01.
+    """
+    assumptions, ledger = assumed(assumptions, named), Ledger(ledger)
+    adjacency, tight = assumptions.priced_as, assumptions.accountant == "pld"
+    missed = unnoticed(ledger, assumptions)
+    if missed is not None:
+        lower = from_attacks(np.zeros(1), np.array([1 - missed])) if missed else EVERYTHING
+        return Risk(lower if tight else NOTHING, EVERYTHING, assumptions)
+    if not is_amplified(ledger, assumptions) and tight:
+        mu = composed_mu(visits(ledger), adjacency)
+        return Risk(*_gaussian(mu), assumptions, mu=mu)
+    if not tight:
+        return Risk(NOTHING, _from_renyi(ledger, assumptions), assumptions)
+    try:
+        return Risk(*_certified(ledger, adjacency), assumptions)
+    except NoBand as reason:
+        return Risk(
+            NOTHING, _from_renyi(ledger, assumptions), assumptions, fallback=f"RDP upper bound, because {reason}"
+        )
+
+
+def _certified(ledger: Ledger, adjacency: str) -> tuple[TradeOff, TradeOff]:
+    curves = loss_curves(ledger, adjacency)
+    lower, upper = from_attacks(curves.fprs, curves.tprs), from_guarantees(curves.epsilons, curves.deltas)
+    if not (lower.tprs <= upper.tpr(lower.fprs) + ROUNDED).all():
+        raise Contradiction("its lower and upper bounds contradict each other")
+    return lower, upper
+
+
+def _gaussian(mu: float) -> tuple[TradeOff, TradeOff]:
+    """TPR(FPR) = Phi(mu - Phi^-1(1 - FPR)), by its tangents and by its points: less than 1e-5 of it apart."""
+    if mu == math.inf:
+        return EVERYTHING, EVERYTHING
+    epsilons = np.linspace(0.0, min(mu * (mu / 2 + FAR), 700.0), KNOTS)
+    thresholds = epsilons / mu + mu / 2
+    deltas = np.array([math.exp(log_delta(epsilon, mu)) for epsilon in epsilons.tolist()])
+    return from_attacks(ndtr(-thresholds), ndtr(mu - thresholds)), from_guarantees(epsilons, deltas)
+
+
+def _from_renyi(ledger: Ledger, assumptions: Assumptions) -> TradeOff:
+    """An upper bound from Renyi moments, at epsilons up to where delta no longer matters."""
+    bound = renyi_delta(ledger, assumptions)
+    top = 1e-6
+    while bound(top) > 1e-14 and top < 700:
+        top *= 1.5
+    epsilons = np.linspace(0.0, min(top, 700.0), KNOTS)
+    return from_guarantees(epsilons, np.array([bound(epsilon) for epsilon in epsilons.tolist()]))
+
+
+def _bounds(lower: Any, upper: Any) -> Bounds:
+    return Bounds(min(float(lower), float(upper)), float(upper))
+
+
+def _check_rate(name: str, rate: float) -> float:
+    if not 0 <= rate <= 1:
+        raise InputError(f"{name} is a probability and must be from 0 to 1, got {rate}")
+    return rate
