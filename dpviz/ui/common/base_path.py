@@ -13,7 +13,7 @@ from typing import Any
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from dpviz.ui.common.navigation import PLACES
+from dpviz.ui.common.navigation import PAGES
 
 QUESTIONS = ("_stcore/health", "_stcore/host-config")
 ELSEWHERE = 300  # Multiple Choices: neither a success nor an error, and without a Location nobody is sent anywhere
@@ -25,7 +25,7 @@ class BasePathAnswer:
     def __init__(self, app: ASGIApp, option: Callable[[str], Any]) -> None:
         self.app = app
         base = f"/{str(option('server.baseUrlPath') or '').strip('/')}".rstrip("/")
-        pages = [place.url_path for place in PLACES if place.url_path]
+        pages = [place.url_path for place in PAGES if place.url_path]
         self.right = {f"{base}/{page}/{asked}": f"{base}/{asked}" for page in pages for asked in QUESTIONS}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
