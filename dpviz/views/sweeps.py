@@ -7,7 +7,7 @@ import math
 import pandas as pd
 import plotly.graph_objects as go
 
-from dpviz.runs.sweeps.result import Result, Row
+from dpviz.runs.sweeps.result import CandidateResult, Result
 from dpviz.runs.sweeps.spec import short
 from dpviz.views.axes import AXES, COLOURS, layout, tinted
 
@@ -22,7 +22,7 @@ def sweep_frame(found: Result) -> pd.DataFrame:
     return pd.DataFrame([_cells(found, row, varied) for row in rows], columns=columns)
 
 
-def _cells(found: Result, row: Row, varied: tuple[str, ...]) -> tuple[object, ...]:
+def _cells(found: Result, row: CandidateResult, varied: tuple[str, ...]) -> tuple[object, ...]:
     settings = dict(row.candidate.settings)
     return (
         *(short(settings.get(key, "")) for key in varied),
@@ -34,7 +34,7 @@ def _cells(found: Result, row: Row, varied: tuple[str, ...]) -> tuple[object, ..
     )
 
 
-def _note(found: Result, row: Row) -> str:
+def _note(found: Result, row: CandidateResult) -> str:
     if row is found.winner:
         return "winner"
     if row.problem:

@@ -8,8 +8,8 @@ import streamlit as st
 
 from dpviz.privacy.registry import InputError
 from dpviz.runs import Store
-from dpviz.runs.execution.ray_runner import ClusterRunner, ray_address
-from dpviz.runs.sweeps.driver import WIDTH, Drive, driven, launch
+from dpviz.runs.execution.runners import ray_address
+from dpviz.runs.sweeps.driver import SweepDriver, launch, sweep_drivers
 from dpviz.runs.sweeps.folder import SweepFolder, sweep_ids
 from dpviz.runs.sweeps.result import Result, price_words, result
 from dpviz.runs.sweeps.spec import Sweep
@@ -52,12 +52,7 @@ def _ask() -> None:
 
 def start(sweep: Sweep) -> None:
     """Drive a sweep in the background of this server: in its queue, or on the cluster that DPVIZ_RAY names."""
-    own, address = store(), ray_address()
-    if address:
-        crew = ClusterRunner(own, address)
-        launch(Drive(sweep, own, crew, width=crew.slots if sweep.search else crew.width))
-    else:
-        launch(Drive(sweep, own, runner(), width=1 if sweep.search else WIDTH))
+    launch(SweepDriver(sweep, store(), runner(ray_address())))
 
 
 def sweeps_panel() -> None:
@@ -89,7 +84,7 @@ def _panel(live_before: bool) -> None:
 
 def _sweep(own: Store, found: Result, *, first: bool) -> None:
     sweep = found.sweep
-    here, anywhere = driven(own).get(sweep.id), SweepFolder(own, sweep.id).driven
+    here, anywhere = sweep_drivers(own).get(sweep.id), SweepFolder(own, sweep.id).driven
     name = sweep.title or ", ".join(setting_title(name) for name in sweep.varied)
     with st.container(border=True):
         with st.container(horizontal=True, vertical_alignment="center"):

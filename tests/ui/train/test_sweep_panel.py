@@ -10,11 +10,11 @@ from playwright.sync_api import Page, expect
 from streamlit.testing.v1 import AppTest
 
 from dpviz.privacy import InputError
-from dpviz.runs import BackgroundRunner, Store
+from dpviz.runs import QueueRunner, Store
 from dpviz.runs.settings import DEFAULT, change
-from dpviz.runs.sweeps.driver import Drive
+from dpviz.runs.sweeps.driver import SweepDriver
 from dpviz.runs.sweeps.folder import sweep_ids
-from dpviz.runs.sweeps.result import fold, result
+from dpviz.runs.sweeps.result import result, result_of
 from dpviz.runs.sweeps.spec import Range, Search, Sweep, read_toml
 from dpviz.ui.common.markdown import sentence
 from dpviz.ui.train import sweep_panel
@@ -69,8 +69,8 @@ def test_every_setting_has_names_or_a_first_range_that_can_be_searched_as_it_is(
 
 def drive(folder, sweep: Sweep) -> Sweep:
     store = Store(folder)
-    runner = BackgroundRunner(store, threads=1)
-    Drive(sweep, store, runner, width=1).run()
+    runner = QueueRunner(store, threads=1)
+    SweepDriver(sweep, store, runner, width=1).run()
     runner.close()
     return sweep
 
@@ -142,7 +142,7 @@ def test_the_front_holds_whom_nobody_beats_in_both_and_the_page_draws_it(searche
 
 def test_a_front_without_candidates_is_axes_with_labels():
     nothing = Sweep(small_spec(), search=Search(1, (("learning_rate", Range(0.1, 1.0)),)))
-    figure = front_figure(front_frame(fold(nothing, (), {})))
+    figure = front_figure(front_frame(result_of(nothing, (), {})))
     assert figure.layout.xaxis.title.text == "Epsilon spent (sound)"
     assert figure.layout.yaxis.title.text == "Test accuracy (%)"
 

@@ -13,15 +13,15 @@ from streamlit.testing.v1 import AppTest
 
 from dpviz.papers import RECIPES
 from dpviz.privacy import Assumptions, InputError, Schedule, epoch_phases, epsilon, guarantee
-from dpviz.runs import Store, Summary, background
-from dpviz.runs.settings import DEFAULT
+from dpviz.runs import Store, Summary, server_runner
+from dpviz.runs.settings import DEFAULT, parse_seeds
 from dpviz.runs.store.records import Progress
 from dpviz.runs.store.spending import Spending
 from dpviz.training.pricing import AS_TRAINED
 from dpviz.training.tables import CHOICES, DATASETS, MODELS
 from dpviz.ui.common.handover import RecipeHandover, ScheduleHandover
 from dpviz.ui.schedule.settings import Settings
-from dpviz.ui.train.run_form import fitting_models, parse_seeds, recipe_of
+from dpviz.ui.train.run_form import MOST_SEEDS, fitting_models, recipe_of
 from dpviz.ui.train.run_panel import known, share_done
 from dpviz.views.numbers import epsilon_number, epsilon_text
 from tests.browser import ROOT, start_server, stop_server
@@ -38,7 +38,7 @@ def test_seeds_are_typed_as_a_list_of_whole_numbers():
 @pytest.mark.parametrize("text", ["", "a", "1.5", "-1", "1;2", ",", "0," * 21, "٣"])
 def test_other_seeds_are_refused_in_a_sentence(text):
     with pytest.raises(InputError, match="seeds"):
-        parse_seeds(text)
+        parse_seeds(text, MOST_SEEDS)
 
 
 def test_every_dataset_has_models_that_fit_it():
@@ -324,7 +324,7 @@ def test_a_launched_run_is_shown_whatever_was_chosen_before(folder):
     assert not at.exception
     newest = Store(folder).list().runs[-1].id
     assert at.selectbox(key="train.run.1").value == newest
-    background(Store(folder)).close()
+    server_runner(Store(folder)).close()
 
 
 def test_a_folder_that_is_no_run_is_named_and_the_others_are_shown(folder):
