@@ -131,7 +131,8 @@ def _outcome_json(outcome: Outcome) -> dict[str, Any]:
 
 
 def _papers_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("which", nargs="?", metavar="PAPER", choices=tuple(PAPERS), help="all papers, if left out")
+    names = f"{', '.join(PAPERS)}; all, if left out"
+    parser.add_argument("which", nargs="?", metavar="PAPER", choices=tuple(PAPERS), help=names)
 
 
 def _papers(args: argparse.Namespace) -> Result:

@@ -15,6 +15,7 @@ from dpviz.runs.store.records import LIVE, RESUMABLE
 from dpviz.training.limits import read_only
 from dpviz.training.tables import DATASETS, MODELS
 from dpviz.ui.common.cards import input_error
+from dpviz.ui.common.downloads import FileFormat, download_buttons
 from dpviz.ui.common.markdown import plain
 from dpviz.ui.common.runs import (
     STATUS_COLOURS,
@@ -39,6 +40,9 @@ PICKED = "train.run"  # the list's key; each choice that is not made in the list
 PICKS = "train.picks"
 SHOWN = "train.shown"  # the run that was shown last
 PROBLEM = "train.problem"
+RUN_FORMATS: tuple[FileFormat[[Run]], ...] = (
+    FileFormat("Download", "{name}.json", "application/json", lambda run: json.dumps(run.to_json()).encode()),
+)
 LIVE_SECONDS, IDLE_SECONDS = 1.0, 5.0  # idle pages look too, so that a run launched in another tab appears
 
 
@@ -252,9 +256,7 @@ def _actions(run: Run) -> None:
             _button("Yes, delete it", run.id, _delete, type="primary")
         _diagnostics(run)
         st.page_link("pages/compare.py", label="Compare", icon=":material/balance:")
-        st.download_button(
-            "Download", lambda: json.dumps(run.to_json()), f"run-{run.id}.json", "application/json", on_click="ignore"
-        )
+        download_buttons(RUN_FORMATS, f"run-{run.id}", run)
 
 
 def _diagnostics(run: Run) -> None:
