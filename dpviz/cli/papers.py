@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import re
 import sys
 import time
@@ -13,9 +14,9 @@ from dpviz.cli.command import Command, Result, epsilon_text, table, whole
 from dpviz.cli.local import missing as missing_locally
 from dpviz.cli.local import reproduce as reproduce_locally
 from dpviz.cli.training import checked_options, foreground, machine_arguments
-from dpviz.papers import LOCAL_RECIPES, PAPERS, LocalRecipe, local_recipes_of
+from dpviz.papers import LOCAL_RECIPES, PAPERS, REPORTED, LocalRecipe, Reported, local_recipes_of
 from dpviz.papers.claims import CLAIMS
-from dpviz.papers.records import Claim, Finding
+from dpviz.papers.records import HEADLINES, Claim, Finding
 from dpviz.runs.experiments import Experiment, Measured, experiments, findings, measured
 from dpviz.runs.local_results import local_results
 from dpviz.runs.reproduce import Outcome, PaperRun, Reproduction, paper_runs
@@ -151,9 +152,14 @@ def _papers(args: argparse.Namespace) -> Result:
     data = {
         "experiments": [_experiment_json(row) for row in rows],
         "claims": [_claim_json(claim, finding) for claim, finding in checked],
+        "reported": [dataclasses.asdict(number) for number in REPORTED if _shown(number, args.which)],
         "warnings": warnings,
     }
     return data, "\n\n".join(parts)
+
+
+def _shown(number: Reported, paper: str | None) -> bool:
+    return paper in (None, number.paper) and number.quantity in HEADLINES
 
 
 def _row(row: Experiment) -> tuple[Any, ...]:

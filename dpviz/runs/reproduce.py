@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from dpviz.papers import PAPERS, RECIPES, recipes_of
+from dpviz.papers import PAPERS, RECIPES, local_recipes_of, recipes_of
 from dpviz.paths import cached_runs_folder
 from dpviz.privacy.registry import InputError
 from dpviz.runs.execution.job import RunOptions
@@ -113,7 +113,8 @@ def _recipes(which: str | None) -> tuple[str, ...]:
         return (RECIPES[which].name,)
     names = tuple(recipe.name for recipe in recipes_of(PAPERS[which].name))
     if not names:
-        raise InputError(f"{which} has no runs: its experiments are trials under local privacy")
+        why = "its experiments are trials under local privacy" if local_recipes_of(which) else "it is only cited"
+        raise InputError(f"{which} has no runs: {why}")
     return names
 
 
