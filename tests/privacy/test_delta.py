@@ -146,3 +146,10 @@ def test_a_path_without_a_band_takes_no_time() -> None:
 )
 def test_a_wide_band_says_so(lower: float, upper: float, wide: bool) -> None:
     assert Epsilon(lower, upper, 1e-5, "pld").wide is wide
+
+
+def test_losses_too_far_apart_for_a_grid_leave_the_bound_from_moments() -> None:
+    """Hardly any noise: two grid points would lie further apart than e to the power of which is a number."""
+    ledger = [(1e-3, 0.5, 20)]
+    moments = delta(ledger, 1.3, accountant="rdp")
+    assert delta(ledger, 1.3).upper == moments.upper == 1.0
