@@ -21,13 +21,18 @@ from dpviz.privacy.schedules import SCHEDULES
 from dpviz.views.numbers import epsilon_kind
 
 
+def _finite(limit: float) -> float | None:
+    return limit if math.isfinite(limit) else None
+
+
 def _schedules(args: argparse.Namespace) -> Result:
     entries = [
         {
             "name": entry.name,
             "help": entry.help,
             "knobs": {
-                n: {"default": k.default, "low": k.low, "high": k.high, "help": k.help} for n, k in entry.knobs.items()
+                n: {"default": k.default, "low": _finite(k.low), "high": _finite(k.high), "help": k.help}
+                for n, k in entry.knobs.items()
             },
         }
         for entry in SCHEDULES.values()
