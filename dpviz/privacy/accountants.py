@@ -26,6 +26,7 @@ from dpviz.privacy.records import Ledger, Phase
 from dpviz.privacy.registry import Entry, Table
 
 LARGEST_EPSILON = 1e10  # an upper bound above which no band is computed
+LEAST_SIGMA = 0.05  # below it, the grid around a small epsilon takes minutes or overflows
 LAST_ORDER = f"bound at the largest Renyi order, {LARGEST_ORDER:,.0f}: a still larger one may give less"
 EVERY_ORDER = np.concatenate([ORDERS, np.geomspace(64, LARGEST_ORDER, 60)])
 LEAST_LOG_DELTA = -600.0  # a smaller delta is rounded up to this one
@@ -117,6 +118,8 @@ class LossDistribution(Accountant):
     def sampled_delta(self, ledger: Ledger, epsilon: float, adjacency: str) -> Bounds:
         _, bound, _ = self.moments.sampled_delta(ledger, epsilon, adjacency)
         try:
+            if not all(phase.noise_multiplier >= LEAST_SIGMA for phase in ledger.phases):
+                raise GridTooLarge(f"a noise multiplier below {LEAST_SIGMA:g} leaves losses too far apart for a grid")
             return settled(delta_band(ledger, epsilon, bound, adjacency), bound)
         except NoBand as reason:
             return settled(reason, bound)

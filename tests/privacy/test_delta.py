@@ -149,7 +149,7 @@ def test_a_wide_band_says_so(lower: float, upper: float, wide: bool) -> None:
 
 
 def test_losses_too_far_apart_for_a_grid_leave_the_bound_from_moments() -> None:
-    """Hardly any noise: two grid points would lie further apart than e to the power of which is a number."""
-    ledger = [(1e-3, 0.5, 20)]
-    moments = delta(ledger, 1.3, accountant="rdp")
-    assert delta(ledger, 1.3).upper == moments.upper == 1.0
+    found = delta([(1e-3, 0.5, 20)], 1.3)
+    assert (found.lower, found.upper) == (0.0, delta([(1e-3, 0.5, 20)], 1.3, accountant="rdp").upper)
+    assert found.fallback is not None
+    assert "a noise multiplier below 0.05 leaves losses too far apart" in found.fallback

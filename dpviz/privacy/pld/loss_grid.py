@@ -28,7 +28,6 @@ IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
 MAX_ROW = 2**21  # grid points that one step's losses may span
-MAX_INTERVAL = 700.0  # between two grid points; e to its power is still a number
 LOW_REACH = 6.0  # standard deviations of the noise
 AT_A_PIN = 0.02  # mass from which on it is worth to pin the grid to an interval of losses
 MOST_LENT = 0.45  # share of a cell's outcomes that may be relabelled to a neighbour
@@ -116,8 +115,6 @@ def reach(direction: Direction, steps: Steps, anchor: FloatArray, grid: Grid) ->
 def upper_cells(direction: Direction, steps: Steps, grid: Grid) -> list[Cells]:
     """Connect the dots: never below the true loss distribution."""
     h = grid.interval
-    if not h < MAX_INTERVAL:
-        raise GridTooLarge("one step's losses lie too far apart")
     anchor = np.where(steps.sigma < 1, direction.least(steps.q), 0.0)  # where most mass is: it need not be split
     start, stop = reach(direction, steps, anchor, grid)
     strip = Strip.of(stop - start + 3)  # below the grid, its points, beyond them
