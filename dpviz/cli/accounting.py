@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from dpviz.cli.command import Command, Result, epsilon_text, number, table
 from dpviz.cli.ledger_flags import add_ledger_arguments, plan_of
-from dpviz.privacy.accountants import delta, epsilon, epsilon_path, price_tags
-from dpviz.privacy.assumptions import ACCOUNTANTS, ADJACENCIES, SAMPLINGS
+from dpviz.privacy.accountants import ACCOUNTANTS, Renyi
+from dpviz.privacy.assumptions import ADJACENCIES, SAMPLINGS
 from dpviz.privacy.calibrate import TOLERANCE, calibrate, matching_constant, most_epochs
+from dpviz.privacy.prices import delta, epsilon, epsilon_path, price_tags
 from dpviz.privacy.records import Epsilon
 from dpviz.privacy.registry import InputError
 from dpviz.privacy.rounding import delta_number, epsilon_number
 from dpviz.privacy.schedules import SCHEDULES
 from dpviz.views.numbers import epsilon_kind
+
+
+def _finite(limit: float) -> float | None:
+    return limit if math.isfinite(limit) else None
 
 
 def _schedules(args: argparse.Namespace) -> Result:
@@ -25,7 +31,8 @@ def _schedules(args: argparse.Namespace) -> Result:
             "name": entry.name,
             "help": entry.help,
             "knobs": {
-                n: {"default": k.default, "low": k.low, "high": k.high, "help": k.help} for n, k in entry.knobs.items()
+                n: {"default": k.default, "low": _finite(k.low), "high": _finite(k.high), "help": k.help}
+                for n, k in entry.knobs.items()
             },
         }
         for entry in SCHEDULES.values()
@@ -52,27 +59,35 @@ def _remark(found: Epsilon) -> str:
     return f"{found.fallback}; " * bool(found.fallback) + f"true value in {_interval(found)}"
 
 
+def _figures(found: Mapping[str, Epsilon]) -> dict[str, Any]:
+    """Bounds from moments by their conversion, every other accountant's band by its name."""
+    moments = {entry.conversion: found[name].upper for name, entry in ACCOUNTANTS.items() if isinstance(entry, Renyi)}
+    bands = {name: _band(found[name]) for name, entry in ACCOUNTANTS.items() if not isinstance(entry, Renyi)}
+    return {"rdp": moments, **bands}
+
+
+def _row(name: str, cost: Epsilon) -> tuple[str, str, str]:
+    if not ACCOUNTANTS[name].certified:
+        return ACCOUNTANTS[name].title, epsilon_text(cost.upper), "upper bound"
+    title = name.upper() if cost.fallback else f"{name.upper()}, {epsilon_kind(cost)}"
+    return title, epsilon_text(cost.upper), _remark(cost)
+
+
 def _epsilon(args: argparse.Namespace) -> Result:
     plan = plan_of(args)
     assumptions = plan.assumptions
     sigmas = plan.schedule.sigmas(plan.epochs).tolist()
     phases = plan.phases(sigmas)
     found = {name: epsilon(phases, args.delta, replace(assumptions, accountant=name)) for name in ACCOUNTANTS}
-    pld = found["pld"]
     data: dict[str, Any] = {
-        "rdp": {"classic": found["rdp-classic"].upper, "improved": found["rdp"].upper},
-        "pld": _band(pld),
+        **_figures(found),
         "sigmas": sigmas,
         "delta": args.delta,
         "schedule": plan.schedule.to_json(),
         **plan.facts(plan.epochs),
     }
-    rows = [
-        ("PLD" if pld.fallback else f"PLD, {epsilon_kind(pld)}", epsilon_text(pld.upper), _remark(pld)),
-        ("RDP, improved", epsilon_text(found["rdp"].upper), "upper bound"),
-        ("RDP, classic", epsilon_text(found["rdp-classic"].upper), "upper bound"),
-    ]
-    if assumptions.sampling != "poisson":
+    rows = [_row(name, cost) for name, cost in found.items()]
+    if not SAMPLINGS[assumptions.sampling].amplified:
         claimed = epsilon(phases, args.delta, replace(assumptions, sampling="poisson"))
         data["not_a_guarantee"] = {"poisson": _band(claimed)}
         rows.append(("PLD as if Poisson", epsilon_text(claimed.upper), "not a guarantee"))

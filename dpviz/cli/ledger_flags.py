@@ -10,18 +10,22 @@ from dpviz.cli.command import number, whole
 from dpviz.privacy.assumptions import ADJACENCIES, SAMPLINGS, Assumptions
 from dpviz.privacy.calibrate import check_steps
 from dpviz.privacy.records import ROUNDINGS, Phase, epoch_phases, steps_per_epoch
-from dpviz.privacy.registry import InputError
+from dpviz.privacy.registry import InputError, Knob
 from dpviz.privacy.schedules import CUSTOM, SCHEDULES, Schedule, check_epochs, read_csv
 
-KNOBS = {name: knob for entry in SCHEDULES.values() for name, knob in entry.knobs.items()}
 EPOCHS, DATASET_SIZE, BATCH_SIZE = 20, 60_000, 600
+
+
+def _knobs() -> dict[str, Knob]:
+    """Every schedule's knobs, each of which is a flag."""
+    return {name: knob for entry in SCHEDULES.values() for name, knob in entry.knobs.items()}
 
 
 def add_ledger_arguments(parser: argparse.ArgumentParser) -> None:
     """What every accounting command asks. Defaults are filled in later: a flag that was given may exclude another."""
     curve = parser.add_argument_group("schedule")
     curve.add_argument("--schedule", metavar="NAME", help=f"one of {', '.join(SCHEDULES)} (default: constant)")
-    for name, knob in KNOBS.items():
+    for name, knob in _knobs().items():
         curve.add_argument(f"--{name}", type=number, metavar="X", help=knob.help)
     curve.add_argument("--sigmas", metavar="5,4,3", help="your own noise multipliers, one per epoch")
     curve.add_argument("--csv", metavar="FILE", help="a CSV file with one sigma per epoch")
@@ -117,7 +121,7 @@ def plan_of(args: argparse.Namespace) -> Plan:
 
 def schedule_of(args: argparse.Namespace) -> Schedule:
     """The schedule that the flags describe; more than one description is an error."""
-    knobs = {name: getattr(args, name) for name in KNOBS if getattr(args, name) is not None}
+    knobs = {name: getattr(args, name) for name in _knobs() if getattr(args, name) is not None}
     given = [flag for flag in ("schedule", "sigmas", "csv") if getattr(args, flag) is not None]
     if len(given) > 1:
         raise InputError(f"give one of --schedule, --sigmas and --csv, got {_flags(given)}")

@@ -1,8 +1,7 @@
 """What happened and what it costs. numpy and scipy only: no files, no clock, no torch."""
 
-from dpviz.privacy.accountants import delta, epsilon, epsilon_path, price_tags
+from dpviz.privacy.accountants import ACCOUNTANTS
 from dpviz.privacy.assumptions import (
-    ACCOUNTANTS,
     ADJACENCIES,
     SAMPLINGS,
     Assumptions,
@@ -11,6 +10,7 @@ from dpviz.privacy.assumptions import (
 )
 from dpviz.privacy.calibrate import Calibration, calibrate, matching_constant, most_epochs
 from dpviz.privacy.guarantees import guarantee, guarantee_path, prestige_guarantee, selection_cost
+from dpviz.privacy.prices import delta, epsilon, epsilon_path, price_tags
 from dpviz.privacy.rdp import rdp_table
 from dpviz.privacy.records import Delta, Epsilon, Guarantee, Ledger, Phase, epoch_phases, steps_per_epoch
 from dpviz.privacy.registry import InputError

@@ -1,20 +1,16 @@
-"""The questions that accountants answer: epsilon, its path, delta, and what each epoch costs.
-
-Each takes its assumptions as a record, or by name: epsilon(ledger, 1e-5, accountant="rdp").
-"""
+"""ACCOUNTANTS: how steps are turned into an epsilon or a delta. What they rest on besides is in assumptions.py."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Unpack
 
 import numpy as np
 
-from dpviz.privacy.assumptions import Assumptions, Named, assumed
-from dpviz.privacy.gaussian import composed_mu, gaussian_epsilon, log_delta, visits
+from dpviz.privacy.gaussian import gaussian_epsilon, log_delta
 from dpviz.privacy.pld.composition import Band, band, band_path, delta_band
 from dpviz.privacy.pld.loss_grid import GridTooLarge, NoBand
 from dpviz.privacy.rdp import (
@@ -25,189 +21,138 @@ from dpviz.privacy.rdp import (
     FloatArray,
     least_epsilon,
     ledger_rdp,
-    phase_rdp,
 )
-from dpviz.privacy.records import Delta, Epsilon, Ledger, Phase, Phases, as_phases, check_delta, check_epsilon
+from dpviz.privacy.records import Ledger, Phase
+from dpviz.privacy.registry import Entry, Table
 
-MOST_KNOTS = 150  # epochs of a path that are priced one by one
 LARGEST_EPSILON = 1e10  # an upper bound above which no band is computed
+LEAST_SIGMA = 0.05  # below it, the grid around a small epsilon takes minutes or overflows
 LAST_ORDER = f"bound at the largest Renyi order, {LARGEST_ORDER:,.0f}: a still larger one may give less"
 EVERY_ORDER = np.concatenate([ORDERS, np.geomspace(64, LARGEST_ORDER, 60)])
-CONVERSION = {"rdp": "improved", "rdp-classic": "classic"}
 LEAST_LOG_DELTA = -600.0  # a smaller delta is rounded up to this one
 
+Bounds = tuple[float, float, str | None]
+"""Lower and upper end of an epsilon or a delta, and what stands in for the accountant's own figure, if it has none."""
 
-def epsilon(ledger: Phases, delta: float, assumptions: Assumptions | None = None, **named: Unpack[Named]) -> Epsilon:
-    """What a ledger costs. For shuffled batches this is the guarantee without amplification.
 
-    A plain list will do: epsilon([(1.1, 0.01, 2000)], 1e-5) is 2,000 steps of noise 1.1 at sample rate 0.01.
+@dataclass(frozen=True, kw_only=True)
+class Accountant(Entry, ABC):
+    """Prices steps that all have noise: Poisson-sampled ones, and unsampled ones, which compose to one Gaussian of mu.
+
+    `adjacency` is one that others are priced as: add-remove or replace-one.
     """
-    return epsilon_path(ledger, delta, assumed(assumptions, named), last=True)[-1]
+
+    kind: str  # of its numbers, in words
+    certified: bool = False  # whether lower ends say anything
+
+    @abstractmethod
+    def sampled(self, ledger: Ledger, delta: float, adjacency: str) -> Bounds:
+        """Epsilon of a whole ledger."""
+
+    @abstractmethod
+    def unsampled(self, mu: float, delta: float) -> Bounds:
+        """Epsilon of one Gaussian whose means lie mu standard deviations apart."""
+
+    @abstractmethod
+    def sampled_delta(self, ledger: Ledger, epsilon: float, adjacency: str) -> Bounds:
+        """The same as `sampled`, asked for the other way round."""
+
+    @abstractmethod
+    def unsampled_delta(self, mu: float, epsilon: float) -> Bounds:
+        """The same as `unsampled`, asked for the other way round."""
+
+    def sampled_path(self, phases: Sequence[Phase], at: Sequence[int], delta: float, adjacency: str) -> list[Bounds]:
+        """Epsilon after each of the phases `at`, of which the last one is the last of all."""
+        return [self.sampled(Ledger(phases[: k + 1]), delta, adjacency) for k in at]
+
+    def upper_deltas(self, ledger: Ledger, epsilons: FloatArray, adjacency: str) -> FloatArray:
+        """Upper ends of `sampled_delta` at many epsilons, or something larger that is sooner had."""
+        return np.array([self.sampled_delta(ledger, epsilon, adjacency)[1] for epsilon in epsilons.tolist()])
 
 
-def epsilon_path(
-    phases: Phases,
-    delta: float,
-    assumptions: Assumptions | None = None,
-    *,
-    last: bool = False,
-    **named: Unpack[Named],
-) -> tuple[Epsilon, ...]:
-    """Epsilon after each phase (one an epoch); it never falls, and it ends at the epsilon of the whole ledger.
+@dataclass(frozen=True, kw_only=True)
+class Renyi(Accountant):
+    """Upper bounds from Renyi moments by one of rdp.CONVERSIONS."""
 
-    With `last` only the end is computed.
-    """
-    check_delta(delta)
-    assumptions = assumed(assumptions, named)
-    accountant, adjacency = assumptions.accountant, assumptions.priced_as
-    phases = as_phases(phases)
-    whole = Ledger(phases)
-    if any(phase.noise_multiplier == 0 for phase in phases):
-        return _with_infinity(phases, delta, assumptions, last)
-    amplified = is_amplified(whole, assumptions)
-    end = (_sampled if amplified else _unsampled)(whole, delta, accountant, adjacency)
-    if last:
-        return (end,)
-    at = _knots(len(phases))
-    if amplified:
-        path = _sampled_path(phases, at, delta, accountant, adjacency)
-    else:
-        path = [_unsampled(Ledger(phases[: k + 1]), delta, accountant, adjacency) for k in at]
-    return _filled(_rising([*path[:-1], end]), at)
+    conversion: str
+    kind: str = "RDP upper bound"
 
+    def sampled(self, ledger: Ledger, delta: float, adjacency: str) -> Bounds:
+        return _bounds(*least_epsilon(partial(_total, ledger, adjacency), delta, self.conversion))
 
-def delta(ledger: Phases, epsilon: float, assumptions: Assumptions | None = None, **named: Unpack[Named]) -> Delta:
-    """The delta at which a ledger has this epsilon: the same guarantee, asked for the other way round."""
-    check_epsilon(epsilon)
-    assumptions = assumed(assumptions, named)
-    accountant, adjacency = assumptions.accountant, assumptions.priced_as
-    ledger = Ledger(ledger)
-    missed = unnoticed(ledger, assumptions)
-    if missed is not None:
-        return Delta(1 - missed if accountant == "pld" else 0.0, 1.0, epsilon, accountant)
-    if not is_amplified(ledger, assumptions) and accountant == "pld":
-        exact = math.exp(log_delta(epsilon, composed_mu(visits(ledger), adjacency)))
-        return Delta(exact, exact, epsilon, accountant)
-    bound = renyi_delta(ledger, assumptions)(epsilon)
-    if accountant != "pld":
-        return Delta(0.0, bound, epsilon, accountant)
-    try:
-        found: Band | NoBand = delta_band(ledger, epsilon, bound, adjacency)
-    except NoBand as reason:
-        found = reason
-    lower, upper, fallback = _settled(found, bound)
-    return Delta(lower, upper, epsilon, accountant, fallback)
+    def unsampled(self, mu: float, delta: float) -> Bounds:
+        return _bounds(*least_epsilon(lambda orders: orders * (mu * mu / 2), delta, self.conversion))
+
+    def sampled_delta(self, ledger: Ledger, epsilon: float, adjacency: str) -> Bounds:
+        return 0.0, self._smallest_delta(_total(ledger, adjacency, EVERY_ORDER), epsilon), None
+
+    def unsampled_delta(self, mu: float, epsilon: float) -> Bounds:
+        return 0.0, self._smallest_delta(EVERY_ORDER * (mu * mu / 2), epsilon), None
+
+    def sampled_path(self, phases: Sequence[Phase], at: Sequence[int], delta: float, adjacency: str) -> list[Bounds]:
+        totals = _running_totals(phases, at, adjacency)
+        return [_bounds(*least_epsilon(total, delta, self.conversion, finer=False)) for total in totals]
+
+    def upper_deltas(self, ledger: Ledger, epsilons: FloatArray, adjacency: str) -> FloatArray:
+        rdp = _total(ledger, adjacency, EVERY_ORDER)
+        return np.array([self._smallest_delta(rdp, epsilon) for epsilon in epsilons.tolist()])
+
+    def _smallest_delta(self, rdp: FloatArray, epsilon: float) -> float:
+        """Over the orders: both conversions are epsilon(delta) = epsilon(1) - log(delta) / (a - 1)."""
+        log_deltas = (EVERY_ORDER - 1) * (CONVERSIONS[self.conversion](rdp, EVERY_ORDER, 1.0) - epsilon)
+        return math.exp(min(max(float(log_deltas.min()), LEAST_LOG_DELTA), 0.0))
 
 
-def unnoticed(ledger: Ledger, assumptions: Assumptions) -> float | None:
-    """How likely an example is in no step without noise; in one it is known for sure. None: every step has noise."""
-    spoilt = [phase for phase in ledger.phases if phase.noise_multiplier == 0]
-    if not spoilt:
-        return None
-    sampled = is_amplified(ledger, assumptions)
-    return math.prod((1 - phase.sample_rate if sampled else 0.0) ** phase.steps for phase in spoilt)
+@dataclass(frozen=True, kw_only=True)
+class LossDistribution(Accountant):
+    """A certified band from the privacy-loss distribution, beside the bound from moments; exact for one Gaussian."""
+
+    moments: Renyi
+    kind: str = "certified"
+    certified: bool = True
+
+    def sampled(self, ledger: Ledger, delta: float, adjacency: str) -> Bounds:
+        _, bound, _ = self.moments.sampled(ledger, delta, adjacency)
+        try:
+            _check_grid(ledger.phases, bound)
+            return settled(band(ledger, delta, adjacency), bound)
+        except NoBand as reason:
+            return settled(reason, bound)
+
+    def unsampled(self, mu: float, delta: float) -> Bounds:
+        exact = gaussian_epsilon(mu, delta)
+        return exact, exact, None
+
+    def sampled_delta(self, ledger: Ledger, epsilon: float, adjacency: str) -> Bounds:
+        _, bound, _ = self.moments.sampled_delta(ledger, epsilon, adjacency)
+        try:
+            if not all(phase.noise_multiplier >= LEAST_SIGMA for phase in ledger.phases):
+                raise GridTooLarge(f"a noise multiplier below {LEAST_SIGMA:g} leaves losses too far apart for a grid")
+            return settled(delta_band(ledger, epsilon, bound, adjacency), bound)
+        except NoBand as reason:
+            return settled(reason, bound)
+
+    def unsampled_delta(self, mu: float, epsilon: float) -> Bounds:
+        exact = math.exp(log_delta(epsilon, mu))
+        return exact, exact, None
+
+    def upper_deltas(self, ledger: Ledger, epsilons: FloatArray, adjacency: str) -> FloatArray:
+        return self.moments.upper_deltas(ledger, epsilons, adjacency)
+
+    def sampled_path(self, phases: Sequence[Phase], at: Sequence[int], delta: float, adjacency: str) -> list[Bounds]:
+        """Where the whole has no certified band, its prefixes are not tried one by one."""
+        bounds = [bound for _, bound, _ in self.moments.sampled_path(phases, at, delta, adjacency)]
+        try:
+            _check_grid(phases, bounds[-1])
+            band(Ledger(phases), delta, adjacency)
+            bands: Sequence[Band | NoBand] = band_path(phases, at, delta, adjacency)
+        except NoBand as reason:
+            bands = [reason] * len(at)
+        return [settled(one, bound) for one, bound in zip(bands, bounds, strict=True)]
 
 
-def renyi_delta(ledger: Ledger, assumptions: Assumptions) -> Callable[[float], float]:
-    """The smallest delta over the Renyi orders at each epsilon.
-
-    Both conversions are epsilon(delta) = epsilon(1) - log(delta) / (a - 1).
-    """
-    adjacency, orders = assumptions.priced_as, EVERY_ORDER
-    if is_amplified(ledger, assumptions):
-        rdp = ledger_rdp(ledger, orders, adjacency).sum(axis=0)
-    else:
-        rdp = orders * (composed_mu(visits(ledger), adjacency) ** 2 / 2)
-    at_one = CONVERSIONS[CONVERSION.get(assumptions.accountant, "improved")](rdp, orders, 1.0)
-
-    def bound(epsilon: float) -> float:
-        log_delta = float(((orders - 1) * (at_one - epsilon)).min())
-        return math.exp(min(max(log_delta, LEAST_LOG_DELTA), 0.0))
-
-    return bound
-
-
-def is_amplified(ledger: Ledger, assumptions: Assumptions) -> bool:
-    return assumptions.sampling == "poisson" and any(phase.sample_rate < 1 for phase in ledger.phases)
-
-
-def _knots(epochs: int) -> list[int]:
-    """The epochs that are priced: all of them, or, of a very long run, some that grow apart."""
-    if epochs <= MOST_KNOTS:
-        return list(range(epochs))
-    return sorted({round(k) - 1 for k in np.geomspace(1, epochs, MOST_KNOTS)})
-
-
-def _filled(priced: tuple[Epsilon, ...], at: list[int]) -> tuple[Epsilon, ...]:
-    """An epoch between two priced ones costs at most the later one and at least the earlier one."""
-    path: list[Epsilon] = []
-    for k, point in zip(at, priced, strict=True):
-        between = dataclasses.replace(point, lower=path[-1].lower if path else 0.0)
-        path += [between] * (k - len(path)) + [point]
-    return tuple(path)
-
-
-def _with_infinity(
-    phases: tuple[Phase, ...], delta: float, assumptions: Assumptions, last: bool
-) -> tuple[Epsilon, ...]:
-    """An epoch without noise costs everything, from then on."""
-    spent = Epsilon(math.inf, math.inf, delta, assumptions.accountant)
-    if last:
-        return (spent,)
-    first = next(k for k, phase in enumerate(phases) if phase.noise_multiplier == 0)
-    before = epsilon_path(phases[:first], delta, assumptions) if first else ()
-    return before + (spent,) * (len(phases) - first)
-
-
-def _sampled(ledger: Ledger, delta: float, accountant: str, adjacency: str) -> Epsilon:
-    def rdp(orders: FloatArray) -> FloatArray:
-        return ledger_rdp(ledger, orders, adjacency).sum(axis=0)
-
-    bound, order = least_epsilon(rdp, delta, CONVERSION.get(accountant, "improved"))
-    if accountant != "pld":
-        return _renyi(bound, order, delta, accountant)
-    try:
-        _check_grid(ledger, bound)
-        found: Band | NoBand = band(ledger, delta, adjacency)
-    except NoBand as reason:
-        found = reason
-    return _epsilon(found, bound, delta)
-
-
-def _sampled_path(
-    phases: tuple[Phase, ...], at: list[int], delta: float, accountant: str, adjacency: str
-) -> list[Epsilon]:
-    """Where the whole has no certified band, its prefixes are not tried one by one."""
-    since, totals = [0, *(k + 1 for k in at[:-1])], dict[bytes, FloatArray]()
-
-    def rdp(orders: FloatArray, knot: int) -> FloatArray:
-        """Of the phases up to this knot. All knots try the same orders, so that each is added up once."""
-        key = orders.tobytes()
-        if key not in totals:
-            parts = (Ledger(phases[a : k + 1]) for a, k in zip(since, at, strict=True))
-            totals[key] = np.cumsum([ledger_rdp(part, orders, adjacency).sum(axis=0) for part in parts], axis=0)
-        return totals[key][knot]
-
-    conversion = CONVERSION.get(accountant, "improved")
-    bounds = [least_epsilon(partial(rdp, knot=k), delta, conversion, finer=False) for k in range(len(at))]
-    if accountant != "pld":
-        return [_renyi(bound, order, delta, accountant) for bound, order in bounds]
-    try:
-        _check_grid(Ledger(phases), bounds[-1][0])
-        band(Ledger(phases), delta, adjacency)
-        found: Sequence[Band | NoBand] = band_path(phases, at, delta, adjacency)
-    except NoBand as reason:
-        found = [reason] * len(at)
-    return [_epsilon(one, bound, delta) for one, (bound, _) in zip(found, bounds, strict=True)]
-
-
-def _epsilon(found: Band | NoBand, bound: float, delta: float) -> Epsilon:
-    lower, upper, fallback = _settled(found, bound)
-    return Epsilon(lower, upper, delta, "pld", fallback)
-
-
-def _settled(found: Band | NoBand, bound: float) -> tuple[float, float, str | None]:
-    """(lower, upper, fallback) from the certified band, or why there is none, and the RDP bound."""
+def settled(found: Band | NoBand, bound: float) -> Bounds:
+    """What holds of the certified band, or the reason why there is none, and of the bound from moments."""
     if isinstance(found, NoBand):
         return 0.0, bound, f"RDP upper bound, because {found}"
     lower, upper = found
@@ -218,60 +163,57 @@ def _settled(found: Band | NoBand, bound: float) -> tuple[float, float, str | No
     return lower, upper, None
 
 
-def _check_grid(ledger: Ledger, bound: float) -> None:
+def _bounds(bound: float, order: float) -> Bounds:
+    """An upper bound, which says so if it could be smaller still."""
+    return 0.0, bound, LAST_ORDER if bound > 0 and order == LARGEST_ORDER else None
+
+
+def _total(ledger: Ledger, adjacency: str, orders: FloatArray) -> FloatArray:
+    return ledger_rdp(ledger, orders, adjacency).sum(axis=0)
+
+
+def _running_totals(
+    phases: Sequence[Phase], at: Sequence[int], adjacency: str
+) -> list[Callable[[FloatArray], FloatArray]]:
+    """RDP of the phases up to each of `at`. All of them try the same orders, so that each is added up once."""
+    since, totals = [0, *(k + 1 for k in at[:-1])], dict[bytes, FloatArray]()
+
+    def rdp(knot: int, orders: FloatArray) -> FloatArray:
+        key = orders.tobytes()
+        if key not in totals:
+            parts = (Ledger(phases[a : k + 1]) for a, k in zip(since, at, strict=True))
+            totals[key] = np.cumsum([_total(part, adjacency, orders) for part in parts], axis=0)
+        return totals[key][knot]
+
+    return [partial(rdp, knot) for knot in range(len(at))]
+
+
+def _check_grid(phases: Sequence[Phase], bound: float) -> None:
     if not bound <= LARGEST_EPSILON:
         raise GridTooLarge(f"an epsilon above {LARGEST_EPSILON:g} is not worth a grid")
-    if not all(phase.noise_multiplier <= LARGEST_SIGMA for phase in ledger.phases):
+    if not all(phase.noise_multiplier <= LARGEST_SIGMA for phase in phases):
         raise GridTooLarge(f"a noise multiplier above {LARGEST_SIGMA:g} leaves losses too small for a grid")
 
 
-def _unsampled(ledger: Ledger, delta: float, accountant: str, adjacency: str) -> Epsilon:
-    """Gaussian composition: exact for the tight accountant, and RDP(a) = a mu^2 / 2 for the others."""
-    mu = composed_mu(visits(ledger), adjacency)
-    if accountant != "pld":
-        bound = least_epsilon(lambda orders: orders * (mu * mu / 2), delta, CONVERSION[accountant])
-        return _renyi(*bound, delta, accountant)
-    exact = gaussian_epsilon(mu, delta)
-    return Epsilon(exact, exact, delta, accountant)
-
-
-def _renyi(bound: float, order: float, delta: float, accountant: str) -> Epsilon:
-    """An upper bound, which says so if it could be smaller still."""
-    last = bound > 0 and order == LARGEST_ORDER
-    return Epsilon(0.0, bound, delta, accountant, fallback=LAST_ORDER if last else None)
-
-
-def _rising(path: list[Epsilon]) -> tuple[Epsilon, ...]:
-    """Each prefix costs at most what the whole does: both bounds may use that."""
-    top, rising, lower = path[-1].upper, [], 0.0
-    upper = 0.0
-    for point in path[:-1]:
-        upper, lower = min(max(upper, point.upper), top), max(lower, point.lower)
-        if lower > upper:
-            lower = 0.0
-            point = dataclasses.replace(point, fallback="upper bound alone, because its path's bounds contradict it")
-        rising.append(dataclasses.replace(point, lower=lower, upper=upper))
-    return (*rising, path[-1])
-
-
-def price_tags(
-    phases: Phases, delta: float, assumptions: Assumptions | None = None, **named: Unpack[Named]
-) -> FloatArray:
-    """Each epoch's share of the total cost, adding up to 1: its part of the Renyi divergence at the best order.
-
-    The shares are the same for every accountant.
-    """
-    check_delta(delta)
-    assumptions = assumed(assumptions, named)
-    adjacency, sampled = assumptions.priced_as, assumptions.sampling == "poisson"
-    phases = as_phases(phases)
-    mus = np.array([composed_mu(visits(Ledger([phase])), adjacency) for phase in phases])
-
-    def costs(orders: FloatArray) -> FloatArray:
-        return phase_rdp(phases, orders, adjacency) if sampled else mus[:, None] ** 2 * orders / 2
-
-    _, order = least_epsilon(lambda orders: costs(orders).sum(axis=0), delta)
-    column = costs(np.array([order]))[:, 0]
-    if not 0 < column.sum() < math.inf:  # the epochs that cost everything share it, or all do where none costs anything
-        column = (column == column.max()).astype(float)
-    return column / column.sum()
+_IMPROVED = Renyi(
+    "rdp",
+    "Renyi moments with the improved conversion (Balle et al. 2020): an upper bound.",
+    title="RDP, improved",
+    conversion="improved",
+)
+ACCOUNTANTS: Table[Accountant] = Table(
+    "accountant",
+    LossDistribution(
+        "pld",
+        "Privacy-loss distribution: a certified band around the true epsilon.",
+        title="PLD (tight)",
+        moments=_IMPROVED,
+    ),
+    _IMPROVED,
+    Renyi(
+        "rdp-classic",
+        "Renyi moments with the classic conversion (Mironov 2017): a looser upper bound.",
+        title="RDP, classic",
+        conversion="classic",
+    ),
+)

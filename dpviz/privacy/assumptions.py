@@ -5,22 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypedDict
 
+from dpviz.privacy.accountants import ACCOUNTANTS
 from dpviz.privacy.registry import Entry, InputError, Table
-
-ACCOUNTANTS = Table(
-    "accountant",
-    Entry("pld", "Privacy-loss distribution: a certified band around the true epsilon.", title="PLD (tight)"),
-    Entry(
-        "rdp",
-        "Renyi moments with the improved conversion (Balle et al. 2020): an upper bound.",
-        title="RDP, improved",
-    ),
-    Entry(
-        "rdp-classic",
-        "Renyi moments with the classic conversion (Mironov 2017): a looser upper bound.",
-        title="RDP, classic",
-    ),
-)
 
 
 @dataclass(frozen=True, kw_only=True)

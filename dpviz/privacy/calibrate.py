@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Unpack
 
-from dpviz.privacy.accountants import epsilon
-from dpviz.privacy.assumptions import Assumptions, Named, assumed
+from dpviz.privacy.assumptions import SAMPLINGS, Assumptions, Named, assumed
+from dpviz.privacy.prices import epsilon
 from dpviz.privacy.records import Epsilon, epoch_phases
 from dpviz.privacy.registry import InputError
 from dpviz.privacy.rounding import epsilon_number
@@ -116,7 +116,7 @@ def most_epochs(
 
 def check_steps(steps: int | None, sampling: str) -> None:
     """Steps of an epoch can be chosen only where batches are sampled."""
-    if steps is not None and sampling != "poisson":
+    if steps is not None and not SAMPLINGS[sampling].amplified:
         raise InputError(
             f"with {sampling} batches each example is met once per epoch, however many steps that takes; give the "
             "epochs and leave the steps out"

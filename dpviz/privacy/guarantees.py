@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Unpack
 
-from dpviz.privacy.accountants import epsilon, epsilon_path
 from dpviz.privacy.assumptions import ADJACENCIES, SAMPLINGS, Assumptions, Named, assumed, nearest_adjacency
+from dpviz.privacy.prices import epsilon, epsilon_path
 from dpviz.privacy.records import Epsilon, Guarantee, Ledger, Phase
 from dpviz.privacy.registry import InputError
 from dpviz.privacy.rounding import epsilon_number
@@ -38,6 +38,7 @@ class Rule:
     claimed: LedgerOf | None
     sound: LedgerOf | None
     assumptions: tuple[str, ...]
+    sorted_once: bool = False  # batches follow one order, which has a price had it been public
 
 
 FIXED_AHEAD = "the schedule was fixed before the data were looked at"
@@ -57,6 +58,7 @@ RULES: dict[tuple[str, str], Rule] = {
             "the claim prices random batches, but the batches follow a fixed order",
             "the order comes from a model fitted on the same private data, which no ledger accounts for: no guarantee",
         ),
+        sorted_once=True,
     ),
     ("dp-sgd", "dynamic"): Rule(
         None,
@@ -122,14 +124,14 @@ def guarantee(
     words = [*rule.assumptions, f"{ADJACENCIES[adjacency].help}; delta = {delta:g}"]
     if rule.sound:
         words.insert(0, SAMPLINGS[sampling].help)
-    elif (method, curriculum) == ("dp-sgd", "sample"):
+    elif rule.sorted_once:
         known = nearest_adjacency("fixed-order", adjacency)
         public = epsilon(Ledger(phases), delta, Assumptions(assumptions.accountant, known, "fixed-order"))
         words.append(
             f"had the order been public, epsilon would be {epsilon_number(public.upper)} (no amplification; {known}: "
             f"{ADJACENCIES[known].help})"
         )
-    if sampling != "poisson" and rule.claimed and rule.sound:
+    if not SAMPLINGS[sampling].amplified and rule.claimed and rule.sound:
         words.append("the claimed figure assumes Poisson sampling and is not a guarantee for these batches")
     return Guarantee(
         claimed=price(rule.claimed, replace(assumptions, sampling="poisson")),

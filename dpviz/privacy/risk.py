@@ -16,15 +16,15 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 from scipy.special import ndtr
 
-from dpviz.privacy.accountants import is_amplified, renyi_delta, unnoticed
+from dpviz.privacy.accountants import ACCOUNTANTS
 from dpviz.privacy.assumptions import Assumptions, Named, assumed
 from dpviz.privacy.gaussian import composed_mu, log_delta, visits
 from dpviz.privacy.pld.composition import Contradiction
 from dpviz.privacy.pld.loss_curves import loss_curves
 from dpviz.privacy.pld.loss_grid import NoBand
+from dpviz.privacy.prices import is_amplified, unnoticed, upper_deltas
 from dpviz.privacy.records import Ledger, Phases, check_epsilon
 from dpviz.privacy.registry import InputError
-from dpviz.privacy.rounding import ACCOUNTANT_KINDS
 from dpviz.privacy.trade_off import EVERYTHING, NOTHING, FloatArray, Gdp, TradeOff, from_attacks, from_guarantees
 
 ROUNDED = 1e-12  # by which a lower end may exceed an upper one before they contradict each other
@@ -91,7 +91,7 @@ class Risk:
     @property
     def kind(self) -> str:
         """What kind of numbers these are: certified, or what stands in for a certified band."""
-        return self.fallback or ACCOUNTANT_KINDS[self.assumptions.accountant]
+        return self.fallback or ACCOUNTANTS[self.assumptions.accountant].kind
 
     def curve(self, fprs: Any) -> tuple[FloatArray, FloatArray]:
         """(lower, upper) true-positive rates at many false-positive rates."""
@@ -110,7 +110,7 @@ def risk(ledger: Phases, assumptions: Assumptions | None = None, **named: Unpack
     A plain list will do: risk([(1.1, 0.01, 2000)]) is about 2,000 steps of noise 1.1 at sample rate 0.01.
     """
     assumptions, ledger = assumed(assumptions, named), Ledger(ledger)
-    adjacency, tight = assumptions.priced_as, assumptions.accountant == "pld"
+    adjacency, tight = assumptions.priced_as, ACCOUNTANTS[assumptions.accountant].certified
     missed = unnoticed(ledger, assumptions)
     if missed is not None:
         lower = from_attacks(np.zeros(1), np.array([1 - missed])) if missed else EVERYTHING
@@ -119,12 +119,12 @@ def risk(ledger: Phases, assumptions: Assumptions | None = None, **named: Unpack
         mu = composed_mu(visits(ledger), adjacency)
         return Risk(*_gaussian(mu), assumptions, mu=mu)
     if not tight:
-        return Risk(NOTHING, _from_renyi(ledger, assumptions), assumptions)
+        return Risk(NOTHING, _from_deltas(ledger, assumptions), assumptions)
     try:
         return Risk(*_certified(ledger, adjacency), assumptions)
     except NoBand as reason:
         return Risk(
-            NOTHING, _from_renyi(ledger, assumptions), assumptions, fallback=f"RDP upper bound, because {reason}"
+            NOTHING, _from_deltas(ledger, assumptions), assumptions, fallback=f"RDP upper bound, because {reason}"
         )
 
 
@@ -146,14 +146,13 @@ def _gaussian(mu: float) -> tuple[TradeOff, TradeOff]:
     return from_attacks(ndtr(-thresholds), ndtr(mu - thresholds)), from_guarantees(epsilons, deltas)
 
 
-def _from_renyi(ledger: Ledger, assumptions: Assumptions) -> TradeOff:
-    """An upper bound from Renyi moments, at epsilons up to where delta no longer matters."""
-    bound = renyi_delta(ledger, assumptions)
-    top = 1e-6
-    while bound(top) > 1e-14 and top < 700:
-        top *= 1.5
-    epsilons = np.linspace(0.0, min(top, 700.0), KNOTS)
-    return from_guarantees(epsilons, np.array([bound(epsilon) for epsilon in epsilons.tolist()]))
+def _from_deltas(ledger: Ledger, assumptions: Assumptions) -> TradeOff:
+    """An upper bound from the accountant's deltas, at epsilons up to where delta no longer matters."""
+    tops = np.geomspace(1e-6, 700.0, 100)
+    small = upper_deltas(ledger, tops, assumptions) <= 1e-14
+    top = tops[small.argmax()] if small.any() else 700.0
+    epsilons = np.linspace(0.0, top, KNOTS)
+    return from_guarantees(epsilons, upper_deltas(ledger, epsilons, assumptions))
 
 
 def _bounds(lower: Any, upper: Any) -> Bounds:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
+from dpviz.privacy.accountants import ACCOUNTANTS
 from dpviz.privacy.records import Epsilon
 
-ACCOUNTANT_KINDS = {"pld": "certified", "rdp": "RDP upper bound", "rdp-classic": "RDP upper bound", "pure": "exact"}
 NARROW = 1e-6  # a band as narrow as this, relative to its value, is an exact number
 
 
@@ -69,7 +69,9 @@ def epsilon_kind(epsilon: Epsilon) -> str:
     """What kind of number it is: `certified`, `certified, wide`, or what stands in for a certified band."""
     if epsilon.fallback:
         return epsilon.fallback.partition(", because")[0]
-    kind = ACCOUNTANT_KINDS.get(epsilon.accountant, epsilon.accountant)
+    if epsilon.delta == 0:  # pure budgets only add up
+        return "exact"
+    kind = ACCOUNTANTS[epsilon.accountant].kind
     return f"{kind}, wide" if epsilon.wide else kind
 
 

@@ -38,7 +38,7 @@ def constant(epochs: int, sigma: float) -> FloatArray:
 @SCHEDULES.register("linear", start=START, end=END)
 def linear(epochs: int, start: float, end: float) -> FloatArray:
     """A straight line: sigma(t) = start + (end - start) t / (T - 1)."""
-    return start + (end - start) * _progress(epochs)
+    return _between(start, end, _progress(epochs))
 
 
 @SCHEDULES.register("quadratic", start=START, end=END)
@@ -79,8 +79,7 @@ def logarithmic(epochs: int, start: float, end: float) -> FloatArray:
 @SCHEDULES.register("cosine", start=START, end=END)
 def cosine(epochs: int, start: float, end: float) -> FloatArray:
     """Half a cosine wave: sigma(t) = end + (start - end) (1 + cos(pi t / (T - 1))) / 2."""
-    left = (1 + np.cos(np.pi * _progress(epochs))) / 2
-    return start * left + end * (1 - left)  # a mean of both: a difference would cancel where they are far apart
+    return _between(start, end, 1 - (1 + np.cos(np.pi * _progress(epochs))) / 2)
 
 
 @SCHEDULES.register(
@@ -111,6 +110,11 @@ def exponential_decay(epochs: int, start: float, rate: float) -> FloatArray:
 def warm_up(epochs: int, start: float, end: float, warmup: int) -> FloatArray:
     """Straight to a level, then hold: sigma(t) = start + (end - start) min(t / warmup, 1)."""
     return start + (end - start) * np.minimum(np.arange(epochs) / max(warmup, 1e-9), 1.0)
+
+
+def _between(start: float, end: float, share: FloatArray) -> FloatArray:
+    """A weighted mean: start + (end - start) share would miss the end where both are far apart."""
+    return start * (1 - share) + end * share
 
 
 def _progress(epochs: int) -> FloatArray:

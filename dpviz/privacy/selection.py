@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpviz.privacy.accountants import epsilon
+from dpviz.privacy.prices import epsilon
 from dpviz.privacy.rdp import ORDERS, FloatArray, ledger_rdp, smallest_epsilon
 from dpviz.privacy.records import Epsilon, Ledger, Phase, check_delta
 from dpviz.privacy.registry import InputError

@@ -33,8 +33,8 @@ from dpviz.privacy import (
 from dpviz.privacy.calibrate import _meet
 from dpviz.privacy.gaussian import composed_mu, gaussian_epsilon, log_delta
 from dpviz.privacy.pld.composition import Composed, band, bound_curve, epsilon_at
+from dpviz.privacy.pld.dominating_pairs import REMOVE
 from dpviz.privacy.pld.grids import Shape, usual_moments
-from dpviz.privacy.pld.loss_grid import REMOVE
 
 DELTA = 1e-5
 

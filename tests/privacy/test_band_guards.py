@@ -12,27 +12,15 @@ import pytest
 from mpmath import mp, mpf
 
 from dpviz.privacy import Epsilon, Ledger, Phase, epsilon
-from dpviz.privacy.accountants import _rising, _settled
+from dpviz.privacy.accountants import settled
 from dpviz.privacy.gaussian import composed_mu, gaussian_epsilon, log_delta
 from dpviz.privacy.pld import composition as pld
 from dpviz.privacy.pld.composition import bound_curve, delta_at, epsilon_at
+from dpviz.privacy.pld.dominating_pairs import ADD, REMOVE, REPLACE, Direction, Masses, Steps
 from dpviz.privacy.pld.grids import Shape, usual_moments
-from dpviz.privacy.pld.loss_grid import (
-    ADD,
-    REMOVE,
-    REPLACE,
-    Cells,
-    Direction,
-    Grid,
-    GridTooLarge,
-    Masses,
-    Steps,
-    Strip,
-    _lend,
-    lower_cells,
-    upper_cells,
-)
+from dpviz.privacy.pld.loss_grid import Cells, Grid, GridTooLarge, Strip, _lend, lower_cells, upper_cells
 from dpviz.privacy.pld.spectra import tilted_rows
+from dpviz.privacy.prices import _rising
 
 
 def band_on(grid: Grid, phase: Phase, question: pld.Question, direction: Direction = REMOVE) -> tuple[float, float]:
@@ -274,7 +262,7 @@ def test_bounds_that_contradict_each_other_are_not_shown(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(
-    ("found", "bound", "settled", "says"),
+    ("found", "bound", "expected", "says"),
     [
         ((1.0, 2.0), 3.0, (1.0, 2.0), None),
         ((1.0, 2.0), 1.5, (1.0, 1.5), "RDP upper bound, because it is smaller"),
@@ -282,9 +270,9 @@ def test_bounds_that_contradict_each_other_are_not_shown(monkeypatch: pytest.Mon
         (GridTooLarge("it is large"), 3.0, (0.0, 3.0), "RDP upper bound, because it is large"),
     ],
 )
-def test_the_upper_end_says_where_it_comes_from(found, bound: float, settled, says: str | None) -> None:
-    *ends, fallback = _settled(found, bound)
-    assert tuple(ends) == settled
+def test_the_upper_end_says_where_it_comes_from(found, bound: float, expected, says: str | None) -> None:
+    *ends, fallback = settled(found, bound)
+    assert tuple(ends) == expected
     assert fallback is None if says is None else fallback.startswith(says)
 
 

@@ -146,3 +146,10 @@ def test_a_path_without_a_band_takes_no_time() -> None:
 )
 def test_a_wide_band_says_so(lower: float, upper: float, wide: bool) -> None:
     assert Epsilon(lower, upper, 1e-5, "pld").wide is wide
+
+
+def test_losses_too_far_apart_for_a_grid_leave_the_bound_from_moments() -> None:
+    found = delta([(1e-3, 0.5, 20)], 1.3)
+    assert (found.lower, found.upper) == (0.0, delta([(1e-3, 0.5, 20)], 1.3, accountant="rdp").upper)
+    assert found.fallback is not None
+    assert "a noise multiplier below 0.05 leaves losses too far apart" in found.fallback

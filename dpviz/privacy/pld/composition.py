@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpviz.privacy.pld.dominating_pairs import DIRECTIONS, Direction, FloatArray
 from dpviz.privacy.pld.grids import Shape, cut_mass, likely_delta, truncated_moments, usual_moments
-from dpviz.privacy.pld.loss_grid import DIRECTIONS, Direction, FloatArray, Grid, GridTooLarge, NoBand
+from dpviz.privacy.pld.loss_grid import Grid, GridTooLarge, NoBand
 from dpviz.privacy.pld.spectra import Row, rows
 from dpviz.privacy.records import Ledger, Phase
 

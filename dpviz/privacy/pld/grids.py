@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri_exp
 
-from dpviz.privacy.pld.loss_grid import DIRECTIONS, FloatArray, Grid, GridTooLarge, Steps
+from dpviz.privacy.pld.dominating_pairs import DIRECTIONS, FloatArray, Steps
+from dpviz.privacy.pld.loss_grid import Grid, GridTooLarge
 from dpviz.privacy.rdp import ORDERS, ledger_rdp
 from dpviz.privacy.records import Ledger
 

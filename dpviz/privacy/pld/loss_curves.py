@@ -13,6 +13,7 @@ from functools import lru_cache
 import numpy as np
 
 from dpviz.privacy.pld.composition import MAX_WINDOW, Composed, composed, delta_at, merged
+from dpviz.privacy.pld.dominating_pairs import DIRECTIONS, FloatArray
 from dpviz.privacy.pld.grids import (
     TILT_RUNG,
     Moments,
@@ -23,7 +24,7 @@ from dpviz.privacy.pld.grids import (
     usual_moments,
     window_points,
 )
-from dpviz.privacy.pld.loss_grid import DIRECTIONS, FloatArray, Grid, GridTooLarge, IntArray, NoBand
+from dpviz.privacy.pld.loss_grid import Grid, GridTooLarge, IntArray, NoBand
 from dpviz.privacy.records import Ledger
 
 CENTRE = 1e-3  # the delta around whose tilts one is chosen

@@ -15,19 +15,8 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dpviz.privacy.pld.loss_grid import (
-    NOTHING,
-    Cells,
-    Direction,
-    FloatArray,
-    Grid,
-    Steps,
-    Strip,
-    lower_cells,
-    reach,
-    tail_cells,
-    upper_cells,
-)
+from dpviz.privacy.pld.dominating_pairs import Direction, FloatArray, Steps
+from dpviz.privacy.pld.loss_grid import NOTHING, Cells, Grid, Strip, lower_cells, reach, tail_cells, upper_cells
 
 TOGETHER = 2**16  # slots that are worked on at once: few enough to stay in the processor's cache
 CACHE_BYTES = 256 * 2**20
