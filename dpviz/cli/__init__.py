@@ -11,11 +11,11 @@ import os
 import sys
 from collections.abc import Sequence
 
-from dpviz.cli import accounting, app, bench, local, papers, sweep, training
+from dpviz.cli import accounting, app, bench, local, papers, risk, sweep, training
 from dpviz.cli.command import Command, plain
 from dpviz.privacy.registry import InputError
 
-GROUPS = (app, accounting, training, sweep, papers, local, bench)
+GROUPS = (app, accounting, risk, training, sweep, papers, local, bench)
 COMMANDS: tuple[Command, ...] = tuple(command for group in GROUPS for command in group.COMMANDS)
 
 EPILOG = """\
