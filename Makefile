@@ -29,9 +29,9 @@ format: .venv/dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# Slow: 200 random ledgers against an oracle of our own and against dp_accounting (about half an hour).
+# Slow: 200 random ledgers against an oracle of our own, dp_accounting and riskcal (about an hour).
 certify: .venv/dev
-	DPVIZ_LEDGERS=200 $(BIN)/python -m pytest tests/privacy/test_random_ledgers.py -o timeout=0
+	DPVIZ_LEDGERS=200 $(BIN)/python -m pytest tests/privacy/test_random_ledgers.py tests/privacy/test_random_risks.py -o timeout=0
 
 # Slow: some fifty small wrong edits, one by one; each must make a test fail (some minutes).
 mutants: .venv/dev

@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from dpviz.cli.command import Command, Result, epsilon_text, number, table
 from dpviz.cli.ledger_flags import add_ledger_arguments, plan_of
 from dpviz.privacy.accountants import ACCOUNTANTS, Renyi
 from dpviz.privacy.assumptions import ADJACENCIES, SAMPLINGS
-from dpviz.privacy.calibrate import TOLERANCE, calibrate, matching_constant, most_epochs
+from dpviz.privacy.calibrate import MEASURES, TOLERANCE, Target, calibrate, matching_constant, most_epochs
 from dpviz.privacy.prices import delta, epsilon, epsilon_path, price_tags
 from dpviz.privacy.records import Epsilon
 from dpviz.privacy.registry import InputError
@@ -120,21 +120,24 @@ def _calibrate(args: argparse.Namespace) -> Result:
     tolerance = TOLERANCE if args.tolerance is None else args.tolerance
     options: dict[str, Any] = {"assumptions": plan.assumptions, "steps": plan.chosen_steps}
     factor = 1.0
-    if args.solve == "epochs":
-        most, achieved = most_epochs(plan.schedule, plan.sample_rate, target, args.delta, **options)
+    if args.solve == "epochs" and target:
+        most, achieved = most_epochs(plan.schedule, plan.sample_rate, target.value, args.delta, **options)
+        reached = achieved.upper
         sigmas = tuple(plan.schedule.sigmas(most).tolist())
     else:
         curve = plan.schedule.sigmas(plan.epochs).tolist()
         options["tolerance"] = tolerance
-        if args.solve == "match":
+        if target is None:
             found = matching_constant(curve, plan.sample_rate, args.delta, **options)
         else:
             found = calibrate(curve, plan.sample_rate, target, args.delta, **options)
             factor = found.factor
-        sigmas, achieved = found.sigmas, found.epsilon
+        sigmas, achieved, reached = found.sigmas, found.epsilon, found.achieved
     data = {
         "solve": args.solve,
         "target_epsilon": args.target_epsilon,
+        "target": asdict(target) if target else None,
+        "achieved": reached,
         "tolerance": None if args.solve == "epochs" else tolerance,
         "epsilon": {"accountant": args.accountant, **_band(achieved)},
         "factor": factor,
@@ -144,8 +147,9 @@ def _calibrate(args: argparse.Namespace) -> Result:
     }
     rows = [
         ("achieved epsilon", epsilon_number(achieved.upper, digits=6)),
+        *([(f"achieved {target.measure}", f"{reached:.6g}")] if target and target.measure != "epsilon" else []),
         ("accountant", f"{args.accountant}, {achieved.fallback or epsilon_kind(achieved)}"),
-        ("target epsilon", "the schedule's own" if args.target_epsilon is None else f"{args.target_epsilon:g}"),
+        ("target", f"{target.measure} {target.value:g}" if target else "the schedule's own epsilon"),
         ("factor", f"{factor:.6g}"),
         ("sigmas", ", ".join(f"{sigma:.6g}" for sigma in sigmas[:12]) + (" ..." if len(sigmas) > 12 else "")),
         ("training", plan.words(len(sigmas))),
@@ -154,17 +158,24 @@ def _calibrate(args: argparse.Namespace) -> Result:
     return data, table(("", ""), rows).lstrip()
 
 
-def _target(args: argparse.Namespace) -> float:
-    """The epsilon to meet; what is solved for is not given."""
+def _target(args: argparse.Namespace) -> Target | None:
+    """The budget to meet, None for the schedule's own epsilon; what is solved for is not given."""
+    given = {name: value for name in MEASURES if (value := getattr(args, f"target_{name}")) is not None}
+    flags = " and ".join(f"--target-{name}" for name in given)
     if args.solve == "epochs" and not (args.epochs is args.steps is args.tolerance is None):
         raise InputError("--solve epochs finds a whole number of epochs; leave --epochs, --steps and --tolerance out")
+    if args.fpr is not None and "tpr" not in given:
+        raise InputError("--fpr goes with --target-tpr only")
     if args.solve == "match":
-        if args.target_epsilon is not None:
-            raise InputError("--solve match meets the schedule's own epsilon; leave --target-epsilon out")
-        return math.nan
-    if args.target_epsilon is None:
+        if given:
+            raise InputError(f"--solve match meets the schedule's own epsilon; leave {flags} out")
+        return None
+    if len(given) > 1:
+        raise InputError(f"give one target, got {flags}")
+    if not given or (args.solve == "epochs" and "epsilon" not in given):
         raise InputError("say which epsilon to meet: --target-epsilon 1.0")
-    return float(args.target_epsilon)
+    ((measure, value),) = given.items()
+    return Target(value, measure) if args.fpr is None else Target(value, measure, args.fpr)
 
 
 def _epsilon_arguments(parser: argparse.ArgumentParser) -> None:
@@ -174,12 +185,14 @@ def _epsilon_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _calibrate_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--target-epsilon", type=number, metavar="X", help="the budget to meet, never to exceed")
+    for name, measure in MEASURES.items():
+        parser.add_argument(f"--target-{name}", type=number, metavar="X", help=f"never to exceed: {measure.help}")
+    parser.add_argument("--fpr", type=number, metavar="X", help="the rate of --target-tpr (default: 0.001)")
     parser.add_argument(
         "--tolerance",
         type=number,
         metavar="X",
-        help=f"share of the target by which epsilon may stay below it (default: {TOLERANCE:g})",
+        help=f"share of the target by which it may be missed (default: {TOLERANCE:g})",
     )
     parser.add_argument("--accountant", default="pld", metavar="NAME", help=f"{', '.join(ACCOUNTANTS)} (default: pld)")
     parser.add_argument(

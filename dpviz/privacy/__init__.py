@@ -8,7 +8,7 @@ from dpviz.privacy.assumptions import (
     adjacency_of,
     nearest_adjacency,
 )
-from dpviz.privacy.calibrate import Calibration, calibrate, matching_constant, most_epochs
+from dpviz.privacy.calibrate import MEASURES, Calibration, Target, calibrate, matching_constant, most_epochs
 from dpviz.privacy.guarantees import guarantee, guarantee_path, prestige_guarantee, selection_cost
 from dpviz.privacy.prices import delta, epsilon, epsilon_path, price_tags
 from dpviz.privacy.rdp import rdp_table
@@ -21,6 +21,7 @@ from dpviz.privacy.selection import Selection, Spent, selection
 __all__ = [
     "ACCOUNTANTS",
     "ADJACENCIES",
+    "MEASURES",
     "SAMPLINGS",
     "SCHEDULES",
     "Assumptions",
@@ -36,6 +37,7 @@ __all__ = [
     "Schedule",
     "Selection",
     "Spent",
+    "Target",
     "adjacency_of",
     "calibrate",
     "delta",

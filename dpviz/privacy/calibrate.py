@@ -1,37 +1,88 @@
-"""Meet a budget: scale a curve and keep its shape, find the matching constant, or the most epochs that fit."""
+"""Meet a budget in epsilon or in risk: scale a curve, find the matching constant, or the most epochs that fit."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Unpack
+from typing import Any, TypeVar, Unpack
 
 from dpviz.privacy.assumptions import SAMPLINGS, Assumptions, Named, assumed
 from dpviz.privacy.prices import epsilon
-from dpviz.privacy.records import Epsilon, epoch_phases
+from dpviz.privacy.records import Epsilon, Phase, epoch_phases
 from dpviz.privacy.registry import InputError
+from dpviz.privacy.risk import Bounds, risk
 from dpviz.privacy.rounding import epsilon_number
 from dpviz.privacy.schedules import MAX_SIGMA, Schedule, check_sigmas
 
 TOLERANCE = 0.001  # a calibrated epsilon is at most this share below its target, and never above it
 LARGEST = 1e6  # factor between the curve that was given and the one that meets the budget
 MOST_EPOCHS = 10_000
+Cost = TypeVar("Cost", Epsilon, Bounds)
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What a budget may be in: a number that falls as noise rises, below `most`."""
+
+    help: str
+    most: float
+    cost: Callable[[tuple[Phase, ...], float, Assumptions, float], Any]  # of phases, delta, assumptions and FPR
+
+
+MEASURES = {
+    "epsilon": Measure(
+        "epsilon at delta", math.inf, lambda phases, delta, assumptions, fpr: epsilon(phases, delta, assumptions)
+    ),
+    "advantage": Measure(
+        "the attacker's advantage", 1.0, lambda phases, delta, assumptions, fpr: risk(phases, assumptions).advantage
+    ),
+    "tpr": Measure(
+        "the share of members found at a false-positive rate",
+        1.0,
+        lambda phases, delta, assumptions, fpr: risk(phases, assumptions).tpr(fpr),
+    ),
+    "mu": Measure(
+        "mu of Gaussian DP",
+        math.inf,
+        lambda phases, delta, assumptions, fpr: Bounds(0.0, risk(phases, assumptions).gdp.mu),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """A budget: never to exceed this value of a measure. `fpr` is the false-positive rate at which "tpr" is taken."""
+
+    value: float
+    measure: str = "epsilon"
+    fpr: float = 0.001
+
+    def __post_init__(self) -> None:
+        if self.measure not in MEASURES:
+            raise InputError(f"unknown measure {self.measure!r}; choose one of {', '.join(MEASURES)}")
+        if not 0 <= self.fpr < 1:
+            raise InputError(f"fpr is a probability and must be at least 0 and below 1, got {self.fpr}")
+        least, most = self.fpr if self.measure == "tpr" else 0.0, MEASURES[self.measure].most
+        if not least < self.value < most:
+            limits = f"a finite number > {least:g}" if most == math.inf else f"above {least:g} and below {most:g}"
+            raise InputError(f"target {self.measure} must be {limits}, got {self.value}")
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """The curve that meets the budget, and the epsilon that it achieves: never above the target."""
+    """The curve that meets the budget, its epsilon, and what it achieves in the target's measure: never above it."""
 
     factor: float
     sigmas: tuple[float, ...]
     epsilon: Epsilon
+    achieved: float
 
 
 def calibrate(
     sigmas: Sequence[float],
     sample_rate: float,
-    target: float,
+    target: float | Target,
     delta: float,
     assumptions: Assumptions | None = None,
     *,
@@ -39,25 +90,26 @@ def calibrate(
     tolerance: float = TOLERANCE,
     **named: Unpack[Named],
 ) -> Calibration:
-    """Multiply a curve by the one factor at which it costs the target epsilon, or at most `tolerance` of it less.
+    """Multiply a curve by the one factor at which it costs the target, or at most `tolerance` of it less.
 
-    `steps` are those of an epoch (None: as many as dpviz counts).
+    A plain number is an epsilon; Target(0.05, "advantage") is a risk. `steps` are those of an epoch (None: as many as
+    dpviz counts).
     """
     assumptions = assumed(assumptions, named)
     shape = check_sigmas(sigmas)
     check_steps(steps, assumptions.sampling)
     if not 0 < tolerance < 1:
         raise InputError(f"tolerance (share below the target) must be above 0 and below 1, got {tolerance:g}")
-    if not 0 < target < math.inf:
-        raise InputError(f"target epsilon must be a finite number > 0, got {target}")
+    target = target if isinstance(target, Target) else Target(target)
     if not all(shape > 0):
         raise InputError("an epoch without noise costs infinity at any scale; raise its sigma above 0 first")
 
-    def cost(factor: float) -> Epsilon:
-        return epsilon(epoch_phases(factor * shape, sample_rate, steps), delta, assumptions)
+    def cost(factor: float, measure: str = target.measure) -> Any:
+        phases = epoch_phases(factor * shape, sample_rate, steps)
+        return MEASURES[measure].cost(phases, delta, assumptions, target.fpr)
 
-    factor, achieved = _meet(cost, target, tolerance, largest=min(LARGEST, MAX_SIGMA / float(shape.max())))
-    return Calibration(factor, tuple((factor * shape).tolist()), achieved)
+    factor, achieved = _meet(cost, target.value, tolerance, largest=min(LARGEST, MAX_SIGMA / float(shape.max())))
+    return Calibration(factor, tuple((factor * shape).tolist()), cost(factor, "epsilon"), achieved.upper)
 
 
 def matching_constant(
@@ -123,11 +175,11 @@ def check_steps(steps: int | None, sampling: str) -> None:
         )
 
 
-def _meet(cost: Callable[[float], Epsilon], target: float, tolerance: float, largest: float) -> tuple[float, Epsilon]:
-    """The factor whose epsilon lies in [(1 - tolerance) target, target]; epsilon falls as the factor rises.
+def _meet(cost: Callable[[float], Cost], target: float, tolerance: float, largest: float) -> tuple[float, Cost]:
+    """The factor whose cost lies in [(1 - tolerance) target, target]; the cost falls as the factor rises.
 
     Where a band jumps over that interval, it is the smallest factor that was found to be cheap enough. Regula falsi on
-    log epsilon over log factor, which is close to a straight line, kept honest by bisection.
+    log cost over log factor, which is close to a straight line, kept honest by bisection.
     """
     aim = math.log(target * (1 - tolerance / 3))
     low, high = _bracket(cost, target, largest)
@@ -148,14 +200,14 @@ def _meet(cost: Callable[[float], Epsilon], target: float, tolerance: float, lar
     return math.exp(high[0]), high[1]
 
 
-def _height(found: Epsilon) -> float:
+def _height(found: Epsilon | Bounds) -> float:
     return math.log(max(min(found.upper, 1e308), 1e-12))
 
 
 def _bracket(
-    cost: Callable[[float], Epsilon], target: float, largest: float
-) -> tuple[tuple[float, Epsilon], tuple[float, Epsilon]]:
-    """(log factor, epsilon) just too expensive and cheap enough; factors from 1 / LARGEST to `largest`."""
+    cost: Callable[[float], Cost], target: float, largest: float
+) -> tuple[tuple[float, Cost], tuple[float, Cost]]:
+    """(log factor, cost) just too expensive and cheap enough; factors from 1 / LARGEST to `largest`."""
     start = cost(1.0)
     step = math.log(2.0)
     x, found = 0.0, start
@@ -163,7 +215,7 @@ def _bracket(
     while True:
         x_next = min(x + step, math.log(largest)) if expensive else max(x - step, -math.log(LARGEST))
         if x_next == x:
-            raise InputError(f"no scale of this schedule costs epsilon {target:g}; choose another target")
+            raise InputError(f"no scale of this schedule meets the target {target:g}; choose another one")
         found_next = cost(math.exp(x_next))
         if (found_next.upper > target) != expensive:
             here, there = (x, found), (x_next, found_next)

@@ -25,7 +25,16 @@ from dpviz.privacy.pld.loss_grid import NoBand
 from dpviz.privacy.prices import is_amplified, unnoticed, upper_deltas
 from dpviz.privacy.records import Ledger, Phases, check_epsilon
 from dpviz.privacy.registry import InputError
-from dpviz.privacy.trade_off import EVERYTHING, NOTHING, FloatArray, Gdp, TradeOff, from_attacks, from_guarantees
+from dpviz.privacy.trade_off import (
+    EVERYTHING,
+    LARGEST_EPSILON,
+    NOTHING,
+    FloatArray,
+    Gdp,
+    TradeOff,
+    from_attacks,
+    from_guarantees,
+)
 
 ROUNDED = 1e-12  # by which a lower end may exceed an upper one before they contradict each other
 KNOTS = 2000
@@ -140,7 +149,7 @@ def _gaussian(mu: float) -> tuple[TradeOff, TradeOff]:
     """TPR(FPR) = Phi(mu - Phi^-1(1 - FPR)), by its tangents and by its points: less than 1e-5 of it apart."""
     if mu == math.inf:
         return EVERYTHING, EVERYTHING
-    epsilons = np.linspace(0.0, min(mu * (mu / 2 + FAR), 700.0), KNOTS)
+    epsilons = np.linspace(0.0, min(mu * (mu / 2 + FAR), LARGEST_EPSILON), KNOTS)
     thresholds = epsilons / mu + mu / 2
     deltas = np.array([math.exp(log_delta(epsilon, mu)) for epsilon in epsilons.tolist()])
     return from_attacks(ndtr(-thresholds), ndtr(mu - thresholds)), from_guarantees(epsilons, deltas)
@@ -148,9 +157,9 @@ def _gaussian(mu: float) -> tuple[TradeOff, TradeOff]:
 
 def _from_deltas(ledger: Ledger, assumptions: Assumptions) -> TradeOff:
     """An upper bound from the accountant's deltas, at epsilons up to where delta no longer matters."""
-    tops = np.geomspace(1e-6, 700.0, 100)
+    tops = np.geomspace(1e-6, LARGEST_EPSILON, 100)
     small = upper_deltas(ledger, tops, assumptions) <= 1e-14
-    top = tops[small.argmax()] if small.any() else 700.0
+    top = tops[small.argmax()] if small.any() else LARGEST_EPSILON
     epsilons = np.linspace(0.0, top, KNOTS)
     return from_guarantees(epsilons, upper_deltas(ledger, epsilons, assumptions))
 

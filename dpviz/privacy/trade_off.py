@@ -26,6 +26,7 @@ FloatArray = NDArray[np.float64]
 # Gaussian DP is about error rates from here on: below, a sampled Gaussian is that of its steps without sampling, and no
 # smaller mu than theirs would do. The authors of the measure leave the same rates out.
 LEAST_RATE = 1e-10
+LARGEST_EPSILON = 700.0  # e^epsilon must be a number; a larger one matters at no rate that is one
 
 
 class Gdp(NamedTuple):
@@ -47,8 +48,9 @@ class TradeOff:
 
     def delta(self, epsilon: float) -> float:
         """delta at an epsilon >= 0: the most that TPR - e^epsilon FPR comes to."""
-        growth = math.exp(min(epsilon, 700.0))
-        return min(max(float((self.tprs - growth * self.fprs).max()), 0.0), 1.0)
+        if epsilon > LARGEST_EPSILON:  # no false positive is worth a true one
+            return float(self.tprs[0])
+        return min(max(float((self.tprs - math.exp(epsilon) * self.fprs).max()), 0.0), 1.0)
 
     def gdp(self) -> Gdp:
         """mu = max of Phi^-1(TPR) - Phi^-1(FPR), the regret the least D with f(x + D) - D <= f_mu(x), f = 1 - TPR.

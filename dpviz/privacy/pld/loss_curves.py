@@ -26,6 +26,7 @@ from dpviz.privacy.pld.grids import (
 )
 from dpviz.privacy.pld.loss_grid import Grid, GridTooLarge, IntArray, NoBand
 from dpviz.privacy.records import Ledger
+from dpviz.privacy.trade_off import LARGEST_EPSILON
 
 CENTRE = 1e-3  # the delta around whose tilts one is chosen
 LEAST_DELTA = 1e-13  # what lies above the window weighs less
@@ -36,7 +37,6 @@ FEW, FINE, USUAL, COARSER = 4, 3e-4, 2e-3, (0.01, 0.1)
 MOST_POINTS = 2**22  # rows times window
 INTERVAL_RUNG = 1.15  # from one to the next risk jumps by less than calibration's tolerance
 MOST_KNOTS = 2048
-LARGEST_LOSS = 700.0  # e^loss must be a number; at no false-positive rate that is one does a larger loss matter
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,9 +98,9 @@ def _attacks(lower: Composed) -> tuple[FloatArray, FloatArray]:
 
 def _knots(losses: FloatArray) -> IntArray:
     """Indices of the losses above 0, thinned out: of guarantees and of attacks any selection holds."""
-    above, end = np.searchsorted(losses, [0.0, LARGEST_LOSS], side="right")
+    above, end = np.searchsorted(losses, [0.0, LARGEST_EPSILON], side="right")
     if above == end:
-        raise GridTooLarge(f"all losses lie above {LARGEST_LOSS:g}")
+        raise GridTooLarge(f"all losses lie above {LARGEST_EPSILON:g}")
     return np.unique(np.linspace(above, end - 1, min(MOST_KNOTS, int(end - above))).round().astype(int))
 
 
