@@ -37,19 +37,19 @@ def _schedules(args: argparse.Namespace) -> Result:
     return {"schedules": entries}, table(("schedule", "knobs and defaults", "what it is"), rows)
 
 
-def _band(found: Epsilon) -> dict[str, Any]:
-    return {"lower": found.lower, "upper": found.upper, "wide": found.wide, "fallback": found.fallback}
+def _band(price: Epsilon) -> dict[str, Any]:
+    return {"lower": price.lower, "upper": price.upper, "wide": price.wide, "fallback": price.fallback}
 
 
-def _interval(found: Epsilon) -> str:
+def _interval(price: Epsilon) -> str:
     """Rounded outwards, so that it holds."""
-    lower = "infinity" if found.lower == math.inf else epsilon_number(found.lower, digits=4, up=False)
-    return f"[{lower}, {epsilon_text(found.upper)}]"
+    lower = "infinity" if price.lower == math.inf else epsilon_number(price.lower, digits=4, up=False)
+    return f"[{lower}, {epsilon_text(price.upper)}]"
 
 
-def _remark(found: Epsilon) -> str:
+def _remark(price: Epsilon) -> str:
     """Why it is no certified band, if it is none, and where the true value lies."""
-    return f"{found.fallback}; " * bool(found.fallback) + f"true value in {_interval(found)}"
+    return f"{price.fallback}; " * bool(price.fallback) + f"true value in {_interval(price)}"
 
 
 def _epsilon(args: argparse.Namespace) -> Result:
@@ -57,10 +57,10 @@ def _epsilon(args: argparse.Namespace) -> Result:
     assumptions = plan.assumptions
     sigmas = plan.schedule.sigmas(plan.epochs).tolist()
     phases = plan.phases(sigmas)
-    found = {name: epsilon(phases, args.delta, replace(assumptions, accountant=name)) for name in ACCOUNTANTS}
-    pld = found["pld"]
+    prices = {name: epsilon(phases, args.delta, replace(assumptions, accountant=name)) for name in ACCOUNTANTS}
+    pld = prices["pld"]
     data: dict[str, Any] = {
-        "rdp": {"classic": found["rdp-classic"].upper, "improved": found["rdp"].upper},
+        "rdp": {"classic": prices["rdp-classic"].upper, "improved": prices["rdp"].upper},
         "pld": _band(pld),
         "sigmas": sigmas,
         "delta": args.delta,
@@ -69,8 +69,8 @@ def _epsilon(args: argparse.Namespace) -> Result:
     }
     rows = [
         ("PLD" if pld.fallback else f"PLD, {epsilon_kind(pld)}", epsilon_text(pld.upper), _remark(pld)),
-        ("RDP, improved", epsilon_text(found["rdp"].upper), "upper bound"),
-        ("RDP, classic", epsilon_text(found["rdp-classic"].upper), "upper bound"),
+        ("RDP, improved", epsilon_text(prices["rdp"].upper), "upper bound"),
+        ("RDP, classic", epsilon_text(prices["rdp-classic"].upper), "upper bound"),
     ]
     if assumptions.sampling != "poisson":
         claimed = epsilon(phases, args.delta, replace(assumptions, sampling="poisson"))
@@ -112,11 +112,11 @@ def _calibrate(args: argparse.Namespace) -> Result:
         curve = plan.schedule.sigmas(plan.epochs).tolist()
         options["tolerance"] = tolerance
         if args.solve == "match":
-            found = matching_constant(curve, plan.sample_rate, args.delta, **options)
+            calibration = matching_constant(curve, plan.sample_rate, args.delta, **options)
         else:
-            found = calibrate(curve, plan.sample_rate, target, args.delta, **options)
-            factor = found.factor
-        sigmas, achieved = found.sigmas, found.epsilon
+            calibration = calibrate(curve, plan.sample_rate, target, args.delta, **options)
+            factor = calibration.factor
+        sigmas, achieved = calibration.sigmas, calibration.epsilon
     data = {
         "solve": args.solve,
         "target_epsilon": args.target_epsilon,
