@@ -44,25 +44,25 @@ def _schedules(args: argparse.Namespace) -> Result:
     return {"schedules": entries}, table(("schedule", "knobs and defaults", "what it is"), rows)
 
 
-def _band(found: Epsilon) -> dict[str, Any]:
-    return {"lower": found.lower, "upper": found.upper, "wide": found.wide, "fallback": found.fallback}
+def _band(price: Epsilon) -> dict[str, Any]:
+    return {"lower": price.lower, "upper": price.upper, "wide": price.wide, "fallback": price.fallback}
 
 
-def _interval(found: Epsilon) -> str:
+def _interval(price: Epsilon) -> str:
     """Rounded outwards, so that it holds."""
-    lower = "infinity" if found.lower == math.inf else epsilon_number(found.lower, digits=4, up=False)
-    return f"[{lower}, {epsilon_text(found.upper)}]"
+    lower = "infinity" if price.lower == math.inf else epsilon_number(price.lower, digits=4, up=False)
+    return f"[{lower}, {epsilon_text(price.upper)}]"
 
 
-def _remark(found: Epsilon) -> str:
+def _remark(price: Epsilon) -> str:
     """Why it is no certified band, if it is none, and where the true value lies."""
-    return f"{found.fallback}; " * bool(found.fallback) + f"true value in {_interval(found)}"
+    return f"{price.fallback}; " * bool(price.fallback) + f"true value in {_interval(price)}"
 
 
-def _figures(found: Mapping[str, Epsilon]) -> dict[str, Any]:
+def _figures(prices: Mapping[str, Epsilon]) -> dict[str, Any]:
     """Bounds from moments by their conversion, every other accountant's band by its name."""
-    moments = {entry.conversion: found[name].upper for name, entry in ACCOUNTANTS.items() if isinstance(entry, Renyi)}
-    bands = {name: _band(found[name]) for name, entry in ACCOUNTANTS.items() if not isinstance(entry, Renyi)}
+    moments = {entry.conversion: prices[name].upper for name, entry in ACCOUNTANTS.items() if isinstance(entry, Renyi)}
+    bands = {name: _band(prices[name]) for name, entry in ACCOUNTANTS.items() if not isinstance(entry, Renyi)}
     return {"rdp": moments, **bands}
 
 
@@ -78,15 +78,15 @@ def _epsilon(args: argparse.Namespace) -> Result:
     assumptions = plan.assumptions
     sigmas = plan.schedule.sigmas(plan.epochs).tolist()
     phases = plan.phases(sigmas)
-    found = {name: epsilon(phases, args.delta, replace(assumptions, accountant=name)) for name in ACCOUNTANTS}
+    prices = {name: epsilon(phases, args.delta, replace(assumptions, accountant=name)) for name in ACCOUNTANTS}
     data: dict[str, Any] = {
-        **_figures(found),
+        **_figures(prices),
         "sigmas": sigmas,
         "delta": args.delta,
         "schedule": plan.schedule.to_json(),
         **plan.facts(plan.epochs),
     }
-    rows = [_row(name, cost) for name, cost in found.items()]
+    rows = [_row(name, cost) for name, cost in prices.items()]
     if not SAMPLINGS[assumptions.sampling].amplified:
         claimed = epsilon(phases, args.delta, replace(assumptions, sampling="poisson"))
         data["not_a_guarantee"] = {"poisson": _band(claimed)}
@@ -128,11 +128,11 @@ def _calibrate(args: argparse.Namespace) -> Result:
         curve = plan.schedule.sigmas(plan.epochs).tolist()
         options["tolerance"] = tolerance
         if target is None:
-            found = matching_constant(curve, plan.sample_rate, args.delta, **options)
+            calibration = matching_constant(curve, plan.sample_rate, args.delta, **options)
         else:
-            found = calibrate(curve, plan.sample_rate, target, args.delta, **options)
-            factor = found.factor
-        sigmas, achieved, reached = found.sigmas, found.epsilon, found.achieved
+            calibration = calibrate(curve, plan.sample_rate, target, args.delta, **options)
+            factor = calibration.factor
+        sigmas, achieved, reached = calibration.sigmas, calibration.epsilon, calibration.achieved
     data = {
         "solve": args.solve,
         "target_epsilon": args.target_epsilon,
