@@ -13,7 +13,7 @@ from scipy.special import erf
 from dpviz.papers import RECIPES, TITLES, Paper, reported_of
 from dpviz.papers.records import TEST_ACCURACY
 from dpviz.training.local.spec import LocalSpec
-from dpviz.training.spec import DATASETS
+from dpviz.training.tables import DATASETS
 from dpviz.views.axes import COLOURS, layout
 from dpviz.views.runs import title_of
 
