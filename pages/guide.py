@@ -5,10 +5,11 @@ import streamlit as st
 from dpviz.privacy import InputError
 from dpviz.ui.common.cards import input_error
 from dpviz.ui.common.shell import ensure_navigation
-from dpviz.ui.guide.page import choose_example, meaning, pages_table, pitfalls, spending
+from dpviz.ui.guide.page import EPSILON, choose_example, meaning, pages_table, pitfalls, spending
 
 ensure_navigation()
 st.title("Guide")
+st.markdown(EPSILON)
 st.header("What epsilon means")
 meaning()
 spending()

@@ -3,15 +3,15 @@
 import streamlit as st
 
 from dpviz.ui.common.shell import ensure_navigation
-from dpviz.ui.papers.page import choose_paper, go, proposal, tables, warnings, what_holds
+from dpviz.ui.papers.page import choose_paper, proposal, tables, warnings, what_holds
 
 ensure_navigation()
-go()
 st.title("Papers")
 paper = choose_paper()
-proposal(paper)
-st.header("What holds")
-what_holds(paper)
-st.header("Reported and measured")
-tables(paper)
-warnings()
+with st.empty().container():  # nothing of another paper stays while this one is worked out
+    proposal(paper)
+    st.header("What holds")
+    what_holds(paper)
+    st.header("Reported and measured")
+    tables(paper)
+    warnings()

@@ -209,6 +209,7 @@ def _claim_json(claim: Claim, finding: Finding) -> dict[str, Any]:
         "verdict": finding.verdict,
         "text": finding.text,
         "figures": dict(finding.figures),
+        "pairs": [dataclasses.asdict(pair) for pair in finding.pairs],
     }
 
 

@@ -4,34 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
-from dpviz.papers.records import Curve, Curves
+from dpviz.papers.records import Curve, Curves, Gain
 from dpviz.privacy.rdp import FloatArray
 
 ONE_SEED = 0.3  # points: less than this between two single runs on MNIST may be chance
 SIGNIFICANT = 0.05
-
-
-@dataclass(frozen=True)
-class Gain:
-    """Points by which one experiment leads another, and how many of them may be chance."""
-
-    points: float
-    chance: float
-    seeds: int
-
-    @property
-    def won(self) -> bool:
-        return self.points > self.chance
-
-    @property
-    def lost(self) -> bool:
-        return self.points < -self.chance
 
 
 @dataclass(frozen=True)
@@ -51,38 +34,45 @@ class Gains:
         return seeds(gain.seeds for gain in self.each.values())
 
     def wins(self) -> str:
-        """Verdict on "the first wins". Within chance is no win; but one seed, or some of the pairs, deny nothing."""
+        """Verdict on "the first wins": within chance is no win, and no loss either."""
         won = [gain.won for gain in self.each.values()]
-        if any(won):
-            return "holds" if all(won) and self.complete else "holds partly"
-        if self.mean.seeds > 1 and self.mean.won:
+        if all(won) and self.complete:
+            return "holds"
+        if any(won) or self.mean.won:
             return "holds partly"
-        lost = any(gain.lost for gain in self.each.values())
-        return "does not hold" if lost or (self.complete and self.mean.seeds > 1) else "not checked"
+        return "does not hold" if self.mean.lost else "undecided"
 
     def never_wins(self) -> str:
-        """Verdict on "the first does not win": a gain within chance is none."""
-        return self._never([gain.won for gain in self.each.values()])
+        """Verdict on "the first does not win"."""
+        return self._never([gain.won for gain in self.each.values()], self.mean.lost)
 
     def never_loses(self) -> str:
-        """Verdict on "the first does at least as well": a loss within chance is none."""
-        return self._never([gain.lost for gain in self.each.values()])
+        """Verdict on "the first does at least as well"."""
+        return self._never([gain.lost for gain in self.each.values()], self.mean.won)
 
-    def _never(self, seen: Sequence[bool]) -> str:
-        if all(seen):
-            return "does not hold"
-        return "holds partly" if any(seen) or not self.complete else "holds"
+    def _never(self, against: Sequence[bool], supported: bool) -> str:
+        if any(against):
+            return "does not hold" if all(against) else "holds partly"
+        if not supported:
+            return "undecided"
+        return "holds" if self.complete else "holds partly"
+
+    def pairs(
+        self, title: Callable[[str], str], reported: Callable[[str], float | None] = lambda name: None
+    ) -> tuple[Gain, ...]:
+        """Each gain under its title, beside the paper's."""
+        return tuple(replace(gain, title=title(name), reported=reported(name)) for name, gain in self.each.items())
 
     def chance(self, words: Callable[[str], str]) -> str:
         """A sentence or two: what is too close to call, and how much of the mean may be chance."""
         close = [words(name) for name, gain in self.each.items() if not gain.won and not gain.lost]
         every = len(close) == len(self.each)
-        said = "No pair differs by more than chance. " if every else f"Too close to call: {', '.join(close)}. "
+        pairs = "No pair differs by more than chance. " if every else f"Too close to call: {', '.join(close)}. "
         if self.mean.seeds > 1:
-            told = f"Runs of the same seed are compared; {self.mean.chance:.2f} points of the mean may be chance."
+            mean = f"Runs of the same seed are compared; {self.mean.chance:.2f} points of the mean may be chance."
         else:
-            told = f"With one seed, less than {self.mean.chance:.1f} points of a pair may be chance."
-        return said * bool(close) + told
+            mean = f"With one seed, less than {self.mean.chance:.1f} points of a pair may be chance."
+        return pairs * bool(close) + mean
 
 
 def by_seed(curves: Curves, one: str, other: str) -> list[tuple[Curve, Curve]]:
@@ -117,6 +107,12 @@ def correlation(xs: Sequence[float] | FloatArray, ys: Sequence[float] | FloatArr
     freedom = len(xs) - 2
     t = abs(r) * math.sqrt(freedom / max(1e-15, 1 - r * r))
     return r, float(2 * stdtr(freedom, -t))
+
+
+def signed(points: float, digits: int = 2) -> str:
+    """Points with their sign; what rounds to nothing has none."""
+    rounded = round(points, digits)
+    return f"{rounded:+.{digits}f}" if rounded else f"{0:.{digits}f}"
 
 
 def seeds(counts: Iterable[int]) -> str:

@@ -8,7 +8,7 @@ from statistics import fmean
 
 import numpy as np
 
-from dpviz.papers.gains import SIGNIFICANT, Gains, by_seed, correlation, gains, seeds
+from dpviz.papers.gains import SIGNIFICANT, Gains, by_seed, correlation, gains, seeds, signed
 from dpviz.papers.library import LOCAL_RECIPES, RECIPES, REPORTED
 from dpviz.papers.priced_claims import PAIRS, cost
 from dpviz.papers.records import Claim, Curve, Curves, Errors, Finding
@@ -66,15 +66,12 @@ def _pairwise(
         if not leads:
             return _unmeasured(pairs)
         found = gains(leads, len(pairs))
-        said = "; ".join(
-            f"{_words(name)}: {points:+.2f}{_told(name, pairs[name])}" for name, points in found.points.items()
-        )
         text = (
-            f"Points of test accuracy by which {winners} gain over {losers}: {said}. The mean is "
-            f"{found.mean.points:+.2f} points over {len(leads)} of {len(pairs)} pairs, {found.seeds}. "
-            f"{found.chance(_words)}"
+            f"Points of test accuracy by which {winners} gain over {losers}: the mean is {signed(found.mean.points)} "
+            f"over {len(leads)} of {len(pairs)} pairs, {found.seeds}. {found.chance(_title)}"
         )
-        return Finding(verdict(found), text, found.points)
+        drawn = found.pairs(_title, lambda name: _reported_gain(name, pairs[name]))
+        return Finding(verdict(found), text, found.points, drawn)
 
     return check
 
@@ -83,19 +80,17 @@ def _unmeasured(pairs: Mapping[str, str]) -> Finding:
     """Without runs the paper's own numbers stand alone."""
     finding = missing(f"curricula/{name}" for pair in list(pairs.items())[:1] for name in pair)
     told = {name: _reported_gain(name, other) for name, other in pairs.items()}
-    said = "; ".join(f"{_words(name)}: {gain:+.2f}" for name, gain in told.items() if gain is not None)
+    said = "; ".join(f"{_title(name)}: {signed(gain)}" for name, gain in told.items() if gain is not None)
     return Finding(
         finding.verdict, f"{finding.text} The paper's own numbers, in points: {said}." if said else finding.text
     )
 
 
-def _words(name: str) -> str:
-    return name.replace("-decreasing", "").replace("-", " ")
-
-
-def _told(one: str, other: str) -> str:
-    gain = _reported_gain(one, other)
-    return "" if gain is None else f" (paper {gain:+.2f})"
+def _title(name: str) -> str:
+    """The experiment without what its partner shares."""
+    return (
+        RECIPES[f"curricula/{name}"].title.removesuffix(", falling from 5 to 1").removesuffix(", sorted easy to hard")
+    )
 
 
 # --- accuracy against log epsilon ---------------------------------------------------------------------------------
@@ -145,7 +140,8 @@ def _first_epochs(curves: Curves) -> Finding:
         for data, runs in pairs.items()
     }
     said = "; ".join(
-        f"{DATA[data]}: {gain['first']:+.2f} at first, {gain['last']:+.2f} at the end" for data, gain in found.items()
+        f"{DATA[data]}: {signed(gain['first'])} at first, {signed(gain['last'])} at the end"
+        for data, gain in found.items()
     )
     text = (
         f"Points by which the tailored loss leads cross-entropy in the first {FIRST} and in the last {FIRST} epochs of "
@@ -208,14 +204,15 @@ def _against_sgd(names: Sequence[str], verdict: Callable[[Gains], str]) -> Calla
         at = slice(epochs - 1, epochs)
         leads = {name: [_lead(a[at], b[at]) for a, b in runs] for name, runs in there.items()}
         found = gains(leads, len(there), CIFAR_SEED)
-        said = "; ".join(f"{RECIPES[name].title} {points:+.2f}" for name, points in found.points.items())
+        drawn = found.pairs(lambda name: RECIPES[name].title)
         text = (
             f"Points of test accuracy over DP-SGD after {epochs} of {of} epochs, at the same epsilon, "
-            f"{found.seeds}: {said}. {found.chance(lambda name: RECIPES[name].title)}"
+            f"{found.seeds}. {found.chance(lambda name: RECIPES[name].title)}"
         )
         if epochs < of:
-            return Finding("not checked", f"{text} The runs stopped early; what they end at decides.", found.points)
-        return Finding(verdict(found), text, found.points)
+            text = f"{text} The runs stopped early; what they end at decides."
+            return Finding("undecided", text, found.points, drawn)
+        return Finding(verdict(found), text, found.points, drawn)
 
     return check
 
@@ -236,18 +233,17 @@ def _prestige(errors: Errors) -> Finding:
         },
         len(pairs),
     )
-    said = "; ".join(
-        f"{LOCAL_RECIPES[one].title.replace(', PRESTIGE', '')}: {points:+.1f} "
-        f"(paper {100 * (printed[pairs[one]] - printed[one]):+.1f})"
-        for one, points in found.points.items()
+    drawn = found.pairs(
+        lambda one: LOCAL_RECIPES[one].title.replace(", PRESTIGE", ""),
+        lambda one: 100 * (printed[pairs[one]] - printed[one]),
     )
     text = (
-        f"Points of test error by which PRESTIGE lies below DJW at epsilon 1 a visit: {said}. The mean is "
-        f"{found.mean.points:+.1f} points over {len(there)} of {len(pairs)} pairs, {found.mean.seeds} repeats each; "
+        "Points of test error by which PRESTIGE lies below DJW at epsilon 1 per visit: the mean is "
+        f"{signed(found.mean.points, 1)} over {len(there)} of {len(pairs)} pairs, {found.mean.seeds} repeats each; "
         "the other data cannot be had. Of epsilon 1 the curriculum's answer gets 0.2, so 45 % of the answered labels "
         "are wrong, and Algorithm 1 makes the gradient from them; DJW spends all of it on gradients of true labels."
     )
-    return Finding(found.wins(), text, found.points)
+    return Finding(found.wins(), text, found.points, drawn)
 
 
 # --- screening ----------------------------------------------------------------------------------------------------
@@ -265,17 +261,13 @@ def _screening(kind: str) -> Callable[[Curves], Finding]:
         equal = {data: at for data, runs in pairs.items() if (at := _at_equal(runs, kind))[1]}
         if not equal:
             return missing(("screening/mnist", "screening/mnist-tanh"))
-        said = "; ".join(
-            f"{DATA[data]} at {kind} epsilon {budget:.2f}: {fmean(one for one, _ in ends):.2f} % against "
-            f"{fmean(other for _, other in ends):.2f} %"
-            for data, (budget, ends) in equal.items()
-        )
         found = gains({data: [one - other for one, other in ends] for data, (_, ends) in equal.items()}, len(pairs))
         text = (
-            f"Noise screening beside plain DP-SGD (tanh) at equal {kind} epsilon, {found.seeds}: {said}. "
+            f"Points by which noise screening leads plain DP-SGD (tanh) at equal {kind} epsilon, {found.seeds}. "
             f"{found.chance(DATA.__getitem__)} {SAYS[kind]}{_left_out(equal)}"
         )
-        return Finding(found.wins(), text, {f"{data}_gain": points for data, points in found.points.items()})
+        drawn = found.pairs(lambda data: f"{DATA[data]} at {kind} epsilon {equal[data][0]:.2f}")
+        return Finding(found.wins(), text, {f"{data}_gain": points for data, points in found.points.items()}, drawn)
 
     return check
 

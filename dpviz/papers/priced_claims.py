@@ -103,8 +103,8 @@ def _equal_budget(curves: Curves) -> Finding:
     text = (
         f"Under Renyi accounting the four pairs differ by at most {max(map(abs, renyi.values())):.3f}. Under tight "
         f"accounting every falling schedule is cheaper than its constant: the line costs {line[0]:.3f}, constant 1.539 "
-        f"{line[1]:.3f}. Constants of equal tight epsilon are noisier ({constants} for exponential, steps, line and "
-        "quadratic), so the paper's comparison charges falling noise too much."
+        f"costs {line[1]:.3f}. Constants of equal tight epsilon are noisier ({constants} for exponential, steps, line "
+        "and quadratic), so the paper's comparison charges falling noise too much."
     )
     verdict = "holds" if equal_tight else "holds partly" if equal_renyi else "does not hold"
     figures = {f"{name}_tight": a for name, (a, _) in tight.items()}
@@ -120,8 +120,9 @@ def _fixed_order(curves: Curves) -> Finding:
         "A fixed order puts each example into one batch per epoch for certain, so nothing is amplified by sampling. "
         "Even if the order were public, and for neighbours that differ by one example that counts nothing (zero-out: "
         "one example less would shift all batches), constant 1 would cost "
-        f"{fixed['constant-1']:.1f} instead of {random['constant-1']:.2f}, constant 5 {fixed['constant-5']:.2f} "
-        f"instead of {random['constant-5']:.2f}, and the falling line {fixed['linear-decreasing']:.1f} instead of "
+        f"{fixed['constant-1']:.1f} instead of {random['constant-1']:.2f}, constant 5 would cost "
+        f"{fixed['constant-5']:.2f} instead of {random['constant-5']:.2f}, and the falling line "
+        f"{fixed['linear-decreasing']:.1f} instead of "
         f"{random['linear-decreasing']:.2f}. And the order is not public: a logistic regression computed it from the "
         "private examples, which no ledger pays for. There is no guarantee."
     )
@@ -200,7 +201,7 @@ def _local_budget(curves: Curves) -> Finding:
     budget = LocalBudget(epsilon=0.8, share=0.2, visits=10, people=int(people))
     flip = flip_probability(budget.visit_if_total * budget.share)
     text = (
-        f"A total of 0.8 over a7a's {people:,.0f} people and 10 epochs would leave {budget.visit_if_total:.1e} a "
+        f"A total of 0.8 over a7a's {people:,.0f} people and 10 epochs would leave {budget.visit_if_total:.1e} per "
         f"visit, at which a label is flipped with probability {flip:.7f}: a fair coin, from which nothing can be "
         "learnt. The reported errors only make sense with epsilon spent at each visit; a person then pays "
         f"{budget.per_person:g} over 10 visits."

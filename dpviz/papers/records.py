@@ -15,7 +15,7 @@ from dpviz.training.spec import EpochRecord, RunSpec
 T = TypeVar("T")
 
 SOURCES = ("table", "text", "cited")
-VERDICTS = ("holds", "holds partly", "does not hold", "not checked")
+VERDICTS = ("holds", "holds partly", "does not hold", "undecided", "not checked")
 TEST_ACCURACY = "test_accuracy"
 HEADLINES = (TEST_ACCURACY, "test_error")  # what experiments are compared by
 
@@ -135,12 +135,35 @@ EVIDENCE = ("whole runs", "all runs", "errors")
 
 
 @dataclass(frozen=True)
+class Gain:
+    """Points by which one experiment leads another, how many of them may be chance, and what the paper prints."""
+
+    points: float
+    chance: float
+    seeds: int
+    title: str = ""
+    reported: float | None = None
+
+    @property
+    def won(self) -> bool:
+        return self.points > self.chance
+
+    @property
+    def lost(self) -> bool:
+        return self.points < -self.chance
+
+
+@dataclass(frozen=True)
 class Finding:
-    """What a check found: a verdict, a plain paragraph, and the figures that both were made from."""
+    """What a check found: a verdict, a plain paragraph, the figures that both were made from, and pairs to draw.
+
+    "undecided" means that there are runs, but that their differences may be chance; "not checked", that there are none.
+    """
 
     verdict: str
     text: str
     figures: Mapping[str, float] = field(default_factory=dict)
+    pairs: tuple[Gain, ...] = ()
 
     def __post_init__(self) -> None:
         if self.verdict not in VERDICTS:

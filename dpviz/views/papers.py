@@ -6,14 +6,16 @@ import functools
 import math
 from collections.abc import Iterable, Mapping
 from statistics import fmean, stdev
-from typing import Any
 
 import pandas as pd
+import plotly.graph_objects as go
 
 from dpviz.papers import LOCAL_RECIPES, RECIPES, TITLES, LocalRecipe, Reported, reported_of
-from dpviz.papers.records import HEADLINES, headline
+from dpviz.papers.gains import signed
+from dpviz.papers.records import HEADLINES, Gain, headline
 from dpviz.privacy import Phase, epsilon_path
 from dpviz.runs.experiments import Experiment, Measured, experiments, priced
+from dpviz.views.axes import COLOURS, GREY, layout
 from dpviz.views.runs import epsilon_words
 
 COLUMNS = (
@@ -33,7 +35,9 @@ COLUMNS = (
 NEAR = 1.0  # points: as close as seeds and what papers leave open allow
 FROM_TEXT, OURS_ONLY = "From the text", "Without a reported number"
 HEADINGS = {"text": FROM_TEXT, "cited": "As other papers report"}
-CLOSE, BETTER, WORSE = "#159b77", "#2f7ed8", "#d9544d"
+NONE = "–"
+NEAR_MARK, BETTER, WORSE = "≈", "▲", "▼"
+MARKS_KEY = f"{NEAR_MARK} within {NEAR:g} point of the reported number, {BETTER} ours is better, {WORSE} ours is worse"
 LABELS_ONLY = "its epsilon covers labels only"
 
 
@@ -56,7 +60,7 @@ def _reported_row(number: Reported, place: str, measured: Measured | None) -> tu
     recipe = RECIPES.get(number.name) or LOCAL_RECIPES.get(number.name)
     found = _values(number, measured)
     ours = 100 * fmean(found) if found else math.nan
-    sound = epsilon_words(number.epsilon_sound, "–")
+    sound = epsilon_words(number.epsilon_sound, NONE)
     if recipe and _whole_run(number):
         sound = epsilon_words(priced(recipe.spec)[1])
     cut_short = measured is not None and measured.shortened and _whole_run(number)
@@ -73,7 +77,7 @@ def _reported_row(number: Reported, place: str, measured: Measured | None) -> tu
         spread,
         len(found) or math.nan,
         difference,
-        "–" if number.epsilon is None else f"{number.epsilon:g}",
+        epsilon_words(number.epsilon, NONE),
         sound,
         note,
         number.name if recipe else None,
@@ -92,7 +96,7 @@ def _own_row(row: Experiment) -> tuple[object, ...]:
         100 * ours.std if ours and ours.std is not None else math.nan,
         len(ours.values) if ours else math.nan,
         math.nan,
-        epsilon_words(row.claimed, "–"),
+        epsilon_words(row.claimed, NONE),
         epsilon_words(row.sound),
         _shortened(ours),
         row.name,
@@ -136,12 +140,11 @@ def _epochs_within(phases: tuple[Phase, ...], delta: float, budget: float) -> in
     return sum(point.upper <= budget for point in path) if budget <= path[-1].upper else 0
 
 
-def difference_colour(points: float, *, error: bool = False) -> str:
-    """Style of a difference: near enough, or ours is better, or worse; less error is better."""
-    if math.isnan(points):
-        return ""
-    far = BETTER if (points < 0) == error else WORSE
-    return f"color: {CLOSE if abs(points) <= NEAR else far}; font-weight: 600"
+def mark(points: float, *, error: bool = False) -> str:
+    """Sign before a difference: near enough, or ours is better, or worse; less error is better."""
+    if abs(points) <= NEAR:
+        return NEAR_MARK
+    return BETTER if (points < 0) == error else WORSE
 
 
 def agreement(frames: Iterable[pd.DataFrame]) -> str:
@@ -153,17 +156,57 @@ def agreement(frames: Iterable[pd.DataFrame]) -> str:
     near = int((known.abs() <= NEAR).sum())
     return (
         f"{near} of {len(known)} reported numbers that were run here are met within {NEAR:g} point; the mean "
-        f"difference is {known.mean():+.2f} points, the largest {max(known, key=abs):+.2f}."
+        f"difference is {signed(known.mean())} points, the largest {signed(max(known, key=abs))}."
     )
 
 
-def far_off(frames: Iterable[pd.DataFrame]) -> str:
-    """Our results that are not near the reported ones, in a sentence; empty if there are none."""
-    rows = [row for frame in frames for row in frame[frame["difference"].abs() > NEAR].itertuples()]
-    names = dict.fromkeys(f"{row.title}{_by_the_way(row)} ({row.difference:+.2f})" for row in rows)
-    return f"Further off: {'; '.join(names)}." if names else ""
+# --- pairs of experiments -----------------------------------------------------------------------------------------
+
+OURS, CLOSE_CALL, PAPER = "ours", "ours, may be chance", "paper"
+MARKS = {  # in the key and in the figure: colour and marker
+    OURS: (COLOURS[0], "circle"),
+    CLOSE_CALL: (COLOURS[0], "circle-open"),
+    PAPER: (COLOURS[1], "diamond-open"),
+}
+FOREST_TOP, FOREST_ROW = 96, 26  # pixels: key and axis, and each pair
 
 
-def _by_the_way(row: Any) -> str:
-    """Where the number was taken, if that is not the run's end."""
-    return f" at epsilon {row.epsilon_claimed}" if row.epsilon_sound == "–" else ""
+def pairs_frame(pairs: Iterable[Gain]) -> pd.DataFrame:
+    """A row per pair and source: points gained, and half the bar that may be chance (the paper's has none)."""
+    rows: list[tuple[object, ...]] = []
+    for pair in pairs:
+        rows.append((pair.title, OURS if pair.won or pair.lost else CLOSE_CALL, pair.points, pair.chance, pair.seeds))
+        if pair.reported is not None:
+            rows.append((pair.title, PAPER, pair.reported, math.nan, math.nan))
+    return pd.DataFrame(rows, columns=["title", "source", "points", "chance", "seeds"])
+
+
+def forest_figure(frame: pd.DataFrame) -> go.Figure:
+    """Points gained, a line per pair; a bar that crosses 0 is no difference."""
+    titles = list(dict.fromkeys(frame["title"]))
+    figure = go.Figure(layout=layout("Points gained", "", height=FOREST_TOP + FOREST_ROW * len(titles)))
+    for source, (colour, symbol) in MARKS.items():
+        rows = frame[frame["source"] == source]
+        if len(rows):
+            figure.add_scatter(
+                x=rows["points"],
+                y=rows["title"],
+                error_x={"array": rows["chance"].fillna(0.0), "thickness": 1.5, "visible": source != PAPER},
+                name=source,
+                mode="markers",
+                marker={"color": colour, "symbol": symbol, "size": 9, "line": {"width": 2, "color": colour}},
+                hovertemplate="%{y}: %{x:+.2f} points<extra>" + source + "</extra>",
+            )
+    figure.add_vline(x=0, line={"color": GREY, "width": 1})
+    figure.update_yaxes(categoryorder="array", categoryarray=titles[::-1], automargin=True, showgrid=False)
+    figure.update_layout(margin_l=8)
+    return figure
+
+
+def pairs_words(pairs: Iterable[Gain]) -> str:
+    """The figure for those who do not see it."""
+    return "; ".join(
+        f"{pair.title} {signed(pair.points)}, {pair.chance:.2f} may be chance"
+        + ("" if pair.reported is None else f", paper {signed(pair.reported)}")
+        for pair in pairs
+    )

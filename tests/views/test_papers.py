@@ -8,13 +8,26 @@ import math
 import pytest
 
 from dpviz.papers import LOCAL_RECIPES, PAPERS, RECIPES, reported_of
-from dpviz.papers.records import HEADLINES
+from dpviz.papers.records import HEADLINES, Gain
 from dpviz.runs import Provenance, Run
 from dpviz.runs.experiments import Measured, experiments
 from dpviz.runs.experiments import measured as measured_results
 from dpviz.runs.local_results import local_results
 from dpviz.views.ideas import idea_figure
-from dpviz.views.papers import COLUMNS, FROM_TEXT, OURS_ONLY, agreement, difference_colour, far_off, table_frames
+from dpviz.views.papers import (
+    CLOSE_CALL,
+    COLUMNS,
+    FROM_TEXT,
+    OURS,
+    OURS_ONLY,
+    PAPER,
+    agreement,
+    forest_figure,
+    mark,
+    pairs_frame,
+    pairs_words,
+    table_frames,
+)
 from tests.views.made_runs import made_epochs
 
 
@@ -57,7 +70,7 @@ def test_ours_is_a_mean_over_seeds_with_its_spread_and_its_difference():
     row = frame[frame["recipe"] == "curricula/linear-decreasing"].iloc[0]
     assert (row["ours"], row["spread"], row["seeds"]) == pytest.approx((95.0, 1.0, 3))
     assert row["difference"] == pytest.approx(95.0 - 94.63)
-    assert row["epsilon_claimed"] == "1.4"
+    assert row["epsilon_claimed"] == "1.400"
     assert float(row["epsilon_sound"]) == pytest.approx(1.004, abs=3e-3)
 
 
@@ -84,7 +97,7 @@ def test_a_number_at_a_smaller_epsilon_is_compared_where_that_epsilon_was_spent(
     """Table 3 of screening: what it costs to reach 94 % and 96 %, by the classic conversion."""
     frame = table_frames("screening", measured("screening/mnist-tanh", 0.98))["Table 3"]
     rows = frame[frame["recipe"] == "screening/mnist-tanh"]
-    assert list(rows["epsilon_claimed"]) == ["1.23", "1.47", "2.92"]
+    assert list(rows["epsilon_claimed"]) == ["1.230", "1.470", "2.920"]
     assert list(rows["ours"]) == sorted(rows["ours"])
     assert rows["ours"].max() < 98
 
@@ -93,7 +106,7 @@ def test_a_number_at_an_epsilon_that_the_run_never_spends_is_not_compared():
     """Table 3 of screening: ReLU gets to 86 % on Fashion-MNIST at epsilon 5.86; its run here ends at 3."""
     frame = table_frames("screening", measured("screening/fashion-dpsgd", 0.85))["Table 3"]
     rows = frame[frame["recipe"] == "screening/fashion-dpsgd"].set_index("epsilon_claimed")
-    assert rows["ours"].notna().to_dict() == {"2.2": True, "2.88": True, "5.86": False}
+    assert rows["ours"].notna().to_dict() == {"2.200": True, "2.880": True, "5.860": False}
 
 
 def test_where_there_is_no_guarantee_the_table_says_so():
@@ -103,11 +116,9 @@ def test_where_there_is_no_guarantee_the_table_says_so():
     assert list(frame[frame["recipe"] == "curricula/constant-0"]["epsilon_sound"]) == ["∞"]
 
 
-def test_near_above_and_below_have_colours_of_their_own():
-    colours = [difference_colour(points) for points in (0.9, -0.9, 1.5, -1.5)]
-    assert colours[0] == colours[1]
-    assert len(set(colours)) == 3
-    assert difference_colour(math.nan) == ""
+def test_near_above_and_below_have_marks_of_their_own():
+    assert [mark(points) for points in (0.9, -0.9, 1.5, -1.5)] == ["≈", "≈", "▲", "▼"]
+    assert [mark(points, error=True) for points in (0.9, 1.5, -1.5)] == ["≈", "▼", "▲"]
 
 
 def test_errors_under_local_privacy_stand_beside_the_reported_ones():
@@ -120,16 +131,10 @@ def test_errors_under_local_privacy_stand_beside_the_reported_ones():
     row = run.set_index("recipe").loc["prestige/mnist38-djw-hinge"]
     assert (row["reported"], row["seeds"]) == pytest.approx((9.53, 20))
     assert row["difference"] == pytest.approx(row["ours"] - 9.53)
-    assert (row["epsilon_claimed"], row["epsilon_sound"]) == ("1", "10.00")
+    assert (row["epsilon_claimed"], row["epsilon_sound"]) == ("1.000", "10.00")
     notes = run.set_index("recipe")["note"]
     assert "labels only" in notes["prestige/mnist38-prestige-hinge"]
     assert not notes["prestige/mnist38-djw-hinge"]
-
-
-def test_less_error_is_better_and_less_accuracy_is_worse():
-    assert difference_colour(-5.0, error=True) == difference_colour(5.0)
-    assert difference_colour(5.0, error=True) == difference_colour(-5.0)
-    assert difference_colour(0.5, error=True) == difference_colour(0.5)
 
 
 def test_agreement_counts_what_is_near():
@@ -146,16 +151,16 @@ def test_every_row_has_a_title_that_people_can_read():
             assert not frame["title"].str.contains(r"^[a-z]").any()
 
 
-def test_a_number_by_the_way_is_named_with_its_epsilon():
-    words = far_off(table_frames("screening", measured("screening/mnist-tanh", 0.9)).values())
-    assert "MNIST, DPSGD with tanh (-8" in words
-    assert "MNIST, DPSGD with tanh at epsilon 1.47 (" in words
-
-
-def test_what_is_further_off_is_named():
-    results = measured("curricula/linear-decreasing", 0.95) | measured("curricula/constant-5", 0.95)
-    assert far_off(table_frames("curricula", results).values()) == "Further off: Constant 5 (+4.09)."
-    assert far_off(table_frames("curricula", {}).values()) == ""
+def test_a_pair_within_chance_is_drawn_open_and_the_papers_beside_it():
+    pairs = (Gain(0.66, 0.1, 3, "Linear", 2.27), Gain(-0.03, 0.06, 3, "Quadratic"))
+    frame = pairs_frame(pairs)
+    assert list(frame["source"]) == [OURS, PAPER, CLOSE_CALL]
+    assert list(frame["title"]) == ["Linear", "Linear", "Quadratic"]
+    figure = forest_figure(frame)
+    assert {trace.name: list(trace.x) for trace in figure.data} == {OURS: [0.66], CLOSE_CALL: [-0.03], PAPER: [2.27]}
+    assert list(figure.data[0].error_x.array) == [0.1]
+    assert list(figure.layout.yaxis.categoryarray) == ["Quadratic", "Linear"]
+    assert pairs_words(pairs) == ("Linear +0.66, 0.10 may be chance, paper +2.27; Quadratic -0.03, 0.06 may be chance")
 
 
 def test_experiments_list_every_recipe_and_what_has_none():

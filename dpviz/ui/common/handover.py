@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 
 import streamlit as st
@@ -10,6 +11,7 @@ from dpviz.privacy import Assumptions, InputError, Schedule
 from dpviz.privacy.records import check_delta
 from dpviz.training.spec import RunSpec
 from dpviz.training.tables import DATASETS
+from dpviz.ui.common.markdown import plain
 
 HANDOFF = "handoff"
 PLAIN = ("dp-sgd", "none")  # method and curriculum that the Schedule page prices
@@ -58,7 +60,12 @@ def hand_over(record: Handover) -> None:
     st.session_state[HANDOFF] = record
 
 
-def handed_over() -> Handover | None:
-    """What the last page left; a second look finds nothing."""
+def handed_over(recipes: Container[str]) -> Handover | None:
+    """What the last page left, or a paper's experiment by its address (?recipe=); a second look finds nothing."""
     record: Handover | None = st.session_state.pop(HANDOFF, None)
+    asked = st.query_params.pop("recipe", "")
+    if asked in recipes:
+        return RecipeHandover(asked)
+    if asked:
+        st.warning(f"No paper has an experiment {plain(asked)} for this page; the Papers page lists them.")
     return record

@@ -17,8 +17,14 @@ from dpviz.views.numbers import delta_text, epsilon_number
 from dpviz.views.pitfalls import PITFALLS, Example, case_figure, case_frame
 from dpviz.views.schedules import path_figure, path_frame, schedule_figure, schedule_frame
 
+EPSILON = (
+    "**Epsilon (ε) limits how much a trained model can give away about any one person in its data: the smaller, the "
+    "more private.**"
+)
 STILL = {"displayModeBar": False}
 DELTA = 1e-5
+LINKED = 880  # pixels: a page's name and its text
+TEXT = 720  # pixels: a line that is read without losing the next one
 DRAWN = "Your drawing"
 
 
@@ -30,7 +36,8 @@ def meaning() -> None:
         "with your record and once without it, and no result may be more than $e^{\\varepsilon}$ times likelier in one "
         "world than in the other, apart from a chance of δ. Small is private: below 1 is strong, a few is common in "
         "practice, and above 10 the promise is weak. DP-SGD gets there by clipping each example's gradient and adding "
-        "noise; the noise multiplier σ says how much noise, measured in clipping norms."
+        "noise; the noise multiplier σ says how much noise, measured in clipping norms.",
+        width=TEXT,
     )
     sigma = st.slider("Noise multiplier σ of one update that uses everybody", 0.3, 10.0, 2.0, 0.1, key="guide.sigma")
     cost = epsilon(Ledger([Phase(sigma, 1.0, 1)]), DELTA).upper
@@ -49,7 +56,8 @@ def spending() -> None:
     """Two schedules, and what each has spent by the end of each epoch."""
     st.markdown(
         "**A schedule spends epoch by epoch.** Every update adds to the bill, and the bill is what the *whole* "
-        "training gives away. Much noise at first is cheap; the quiet epochs at the end cost most."
+        "training gives away. Much noise at first is cheap; the quiet epochs at the end cost most.",
+        width=TEXT,
     )
     curves, paths = _two_schedules()
     left, right = st.columns(2, gap="medium")
@@ -70,8 +78,8 @@ def _two_schedules() -> tuple[dict[str, tuple[float, ...]], dict[str, pd.DataFra
 def pages_table() -> None:
     """What each page is for, with the way there."""
     for page in (page for page in PAGES if page.how_to_read):
-        link, text = st.columns([1, 5])
-        link.page_link(page.path, label=f"**{page.title}**")
+        link, text = st.columns([1, 5], width=LINKED)
+        link.page_link(page.path, label=f":primary[**{page.title} →**]")
         text.markdown(page.how_to_read)
 
 
@@ -105,7 +113,7 @@ def pitfalls(example: Example) -> None:
         fold = st.expander(pitfall.title, expanded=index == 0, key=f"guide.{index}", on_change="rerun")
         if fold.open:
             with fold:
-                st.markdown(pitfall.lesson)
+                st.markdown(pitfall.lesson, width=TEXT)
                 finding = pitfall.example(example)
                 frame = case_frame(finding)
                 left, right = st.columns(2, gap="medium", vertical_alignment="center")

@@ -59,7 +59,7 @@ def key(name: str) -> dict[str, Any]:
 
 def adopt() -> None:
     """Take over the experiment that was opened on the Papers page: every widget of it, before widgets are drawn."""
-    handed = handed_over()
+    handed = handed_over(LOCAL_RECIPES)
     if not isinstance(handed, RecipeHandover) or handed.recipe not in LOCAL_RECIPES:
         return
     recipe = LOCAL_RECIPES[handed.recipe]

@@ -100,7 +100,7 @@ def prepare() -> None:
     """First settings of a session, and what another page handed over."""
     if key("dataset") not in st.session_state:
         fill_in(DEFAULT)
-    handed = handed_over()
+    handed = handed_over(RECIPES)
     if isinstance(handed, RecipeHandover):
         fill_in(RECIPES[handed.recipe].spec)
         st.session_state[NOTE] = "The settings come from the Papers page."

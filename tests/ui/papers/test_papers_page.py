@@ -11,6 +11,10 @@ from streamlit.testing.v1 import AppTest
 from dpviz.papers import PAPERS
 from dpviz.papers.claims import claims_of
 from dpviz.papers.records import VERDICTS
+from dpviz.runs.experiments import findings
+from dpviz.ui.papers.page import results
+from dpviz.ui.papers.results_table import results_table
+from dpviz.views.papers import table_frames
 
 ROOT = Path(__file__).parents[3]
 
@@ -31,8 +35,30 @@ def test_each_paper_shows_what_it_proposes_what_holds_and_its_tables(page, paper
     for claim in claims_of(paper):
         assert claim.text in text
     assert any(verdict in text for verdict in VERDICTS)
-    assert len(page.dataframe) >= 1
-    assert len(page.get("plotly_chart")) == 1
+    tables = [block.proto.body for block in page.get("html")]
+    assert sum(table.count("<tr>") - 1 for table in tables) == sum(map(len, table_frames(paper, {}).values()))
+    drawn = [finding for _, finding in findings(claims_of(paper), results()[0]) if finding.pairs]
+    assert len(page.get("plotly_chart")) == 1 + len(drawn)
+
+
+def test_the_address_follows_the_choice_and_the_choice_the_address(page):
+    page.run()
+    assert page.query_params["paper"] == "curricula"
+    page.get("button_group")[0].set_value("screening").run()
+    assert page.query_params["paper"] == "screening"
+    page.query_params["paper"] = "prestige"  # as after going back
+    page.run()
+    assert page.subheader[0].value == PAPERS["prestige"].title
+
+
+def test_a_table_shows_whole_names_and_notes_and_leads_to_the_page_that_runs_it():
+    frame = table_frames("curricula", results()[0])["Table 2"]
+    table = results_table(frame.assign(note="a <b>"), error=False)
+    assert '<a href="train?recipe=curricula/linear-decreasing">Linear, falling from 5 to 1</a>' in table
+    assert table.count("a &lt;b&gt;") == len(frame)
+    assert "Place" not in table  # nothing in it
+    local = results_table(table_frames("prestige", {})["Table 3"], error=True)
+    assert '<a href="local?recipe=prestige/mnist38-djw-hinge">' in local
 
 
 def test_an_unknown_paper_in_the_address_opens_the_first(page):
@@ -57,37 +83,31 @@ def address(serve, tmp_path_factory):
     return serve(ROOT / "app.py", {"DPVIZ_RUNS": str(tmp_path_factory.mktemp("runs"))})
 
 
-def test_a_row_opens_in_train(address, new_page):
-    browser = new_page(f"{address}/papers?paper=curricula")
+def test_an_experiment_opens_in_train(address, new_page):
+    browser = new_page(f"{address}/papers?paper=curricula", viewport={"width": 390, "height": 900})
     browser.set_default_timeout(60_000)  # the first visit imports everything and prices every schedule
-    grid = browser.get_by_test_id("stDataFrame").first
-    grid.wait_for()
-    browser.get_by_text("Doubts about its numbers").wait_for()
-    grid.scroll_into_view_if_needed()
-    browser.wait_for_timeout(500)
-    box = grid.bounding_box()
-    browser.mouse.click(box["x"] + 35, box["y"] + 52)  # the button of the first row; the grid is one canvas
+    link = browser.get_by_role("link", name="Linear, falling from 5 to 1", exact=True).first
+    link.wait_for()
+    wide = "node => node.scrollWidth > node.clientWidth"
+    assert not browser.locator("table.results").evaluate_all(f"tables => tables.some({wide})")
+    assert browser.evaluate("document.documentElement.scrollWidth") <= 390
+    link.click()
     browser.wait_for_url("**/train*")
     browser.get_by_text("The settings come from the Papers page").wait_for()
-    expect(browser.get_by_text("95.72").first).to_be_visible()
 
 
-def test_a_row_of_prestige_opens_on_the_local_privacy_page(address, new_page):
-    browser = new_page(f"{address}/papers?paper=prestige", viewport={"width": 1400, "height": 2600})
+def test_an_experiment_of_prestige_opens_on_the_local_privacy_page(address, new_page):
+    browser = new_page(f"{address}/papers?paper=prestige")
     browser.set_default_timeout(60_000)
-    grid = browser.get_by_test_id("stDataFrame").first
-    grid.wait_for()
-    browser.get_by_text("Doubts about its numbers").wait_for()
-    expect(browser.get_by_text("PRESTIGE has a lower test error than DJW")).to_be_visible()
-    browser.wait_for_timeout(500)
-    box = grid.bounding_box()
-    browser.mouse.click(box["x"] + 35, box["y"] + 52 + 35)  # the second row: DJW, Gompertz loss
+    browser.get_by_role("link", name="MNIST 3 / 8, DJW, Gompertz loss").first.click()
     browser.wait_for_url("**/local*")
     browser.get_by_text("The settings come from the Papers page").wait_for()
     expect(browser.get_by_role("combobox", name="Loss")).to_have_value("Gompertz")
 
 
-def test_the_page_fits_a_narrow_screen(address, new_page):
-    browser = new_page(f"{address}/papers?paper=screening", viewport={"width": 420, "height": 900})
-    browser.get_by_text("Doubts about its numbers").wait_for()
-    assert browser.evaluate("document.documentElement.scrollWidth") <= 420
+def test_an_address_with_an_unknown_experiment_says_so(page):
+    page.switch_page("pages/train.py")
+    page.query_params["recipe"] = "curricula/no-such"
+    page.run()
+    assert not page.exception
+    assert "No paper has an experiment curricula/no-such" in page.warning[0].value
