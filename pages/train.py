@@ -18,7 +18,7 @@ prepare()
 
 form, runs = st.columns([5, 7], gap="large")
 with form:
-    st.subheader("New run")
+    st.header("New run")
     if NOTE in st.session_state:
         st.info(st.session_state.pop(NOTE))
     start_from()

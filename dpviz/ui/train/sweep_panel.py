@@ -70,7 +70,7 @@ def _panel(live_before: bool) -> None:
     ids = sweep_ids(own)[:SHOWN]
     if any(SweepFolder(own, sweep_id).driven for sweep_id in ids) != live_before:
         st.rerun()  # a fragment cannot change its own rhythm
-    st.subheader("Sweeps")
+    st.header("Sweeps")
     problem = st.session_state.pop(PROBLEM, "")
     if problem:
         input_error(InputError(problem))
