@@ -6,8 +6,11 @@ from dpviz.ui.common.shell import ensure_navigation
 from dpviz.ui.schedule.page import schedule_page
 
 ensure_navigation()
-st.title("Draw a noise schedule")
-st.caption(
-    "One noise multiplier σ for each epoch. Epsilon follows the pen; when you let go, a certified number replaces it."
+with st.container(horizontal=True, vertical_alignment="center"):
+    st.title("Draw a noise schedule")
+    st.page_link("pages/guide.py", label=":primary[What ε means]", width="content")
+st.markdown(
+    "**dpviz** shows what private training costs and what it gains. *Epsilon* (ε) bounds how much a trained model can "
+    "reveal about any one person in its data: draw more noise σ, and ε falls."
 )
 schedule_page()

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from dpviz.ui.common.navigation import places
+from dpviz.ui.common.navigation import PAGES
 from tests.browser import CHROMIUM_ARGUMENTS, ROOT, chromium_path, free_port
 
 BUNDLE = "devtools/third_party/lighthouse/lighthouse-dt-bundle.js"
@@ -47,7 +47,7 @@ def address(serve: Callable[..., str], tmp_path_factory: pytest.TempPathFactory)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("place", places(), ids=lambda place: place.title)
+@pytest.mark.parametrize("place", PAGES, ids=lambda place: place.title)
 def test_axe_finds_nothing_moderate_or_worse(
     address: str, new_page: Callable[..., Page], axe: str, place, scheme: str
 ) -> None:

@@ -28,6 +28,7 @@ class ScheduleHandover:
     batch_size: int
     delta: float
     assumptions: Assumptions
+    sweep: bool = False  # against the constant of the same epsilon
 
     def __post_init__(self) -> None:
         check_delta(self.delta)

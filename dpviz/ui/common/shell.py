@@ -16,17 +16,21 @@ from dpviz.ui.common.base_path import BasePathAnswer
 from dpviz.ui.common.navigation import PAGES
 from dpviz.ui.common.request_guard import RequestGuard
 
-ICON = Path(__file__).with_name("icon.svg")
+ICON, LOGO = (Path(__file__).with_name(name) for name in ("icon.svg", "logo.svg"))
+# White on a primary colour that is bright enough to read on black is too pale; Streamlit has no setting for it.
+STYLE = "<style>button[kind='primary'] { color: light-dark(#fff, #0b1018); }</style>"
 ROUTED = "routed"  # in the session once it came through the navigation
 
 
 def run() -> None:
     """Show the navigation and run the page that was asked for."""
-    # A picture of ours, and none beside the pages' names: emoji would cost the first page a quarter of a second,
-    # symbols a request to another host.
-    st.set_page_config(page_icon=ICON, layout="wide", initial_sidebar_state="auto")
     st.session_state[ROUTED] = True
     page = _navigation()
+    # A picture of ours, and none beside the pages' names: emoji would cost the first page a quarter of a second,
+    # symbols a request to another host.
+    st.set_page_config(f"{page.title} · dpviz", page_icon=ICON, layout="wide", initial_sidebar_state="auto")
+    st.logo(LOGO)
+    st.html(STYLE)
     person()
     sign_out_button()
     page.run()

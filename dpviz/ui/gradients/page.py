@@ -89,7 +89,7 @@ def epoch_slider(run: Run) -> int:
 def gradient_parts(run: Run, epoch: int) -> None:
     """Norms of single gradients, and what an update is made of."""
     found, frame = diagnostics_at(run, epoch), series_frame(run)
-    st.subheader("Gradients of single examples")
+    st.header("Gradients of single examples")
     st.caption(
         f"From {found.get('examples', 0)} training examples, the same ones in every epoch. "
         f"{100 * found.get('clipped_fraction', 0):.0f} % of them are clipped in epoch {epoch}."
@@ -106,7 +106,7 @@ def gradient_parts(run: Run, epoch: int) -> None:
 
 
 def layers(run: Run, epoch: int) -> None:
-    st.subheader("Layers")
+    st.header("Layers")
     frame = layer_frame(run)
     for place, (column, title) in zip(st.columns(2), LAYER_TITLES.items(), strict=True):
         place.markdown(f"**{title}**, by layer")
@@ -115,7 +115,7 @@ def layers(run: Run, epoch: int) -> None:
 
 def confusions(run: Run, other: Run | None, epoch: int) -> None:
     """Which class is taken for which, on test data or on the examples looked at; two runs side by side."""
-    st.subheader("Confusion")
+    st.header("Confusion")
     part = st.segmented_control(
         "Data", ["test", "train"], default="test", key="gradients.part", format_func=PARTS.__getitem__, required=True
     )

@@ -59,7 +59,7 @@ def proposal(paper: Paper) -> None:
     """What the paper proposes, and a picture of its idea."""
     words, picture = st.columns([5, 6], gap="large")
     with words:
-        st.subheader(paper.title)
+        st.header(paper.title)
         st.caption(f"{paper.authors}, {paper.year}")
         st.markdown(" ".join(paper.summary))
     with picture:

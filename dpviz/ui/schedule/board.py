@@ -264,7 +264,14 @@ def share(it: Board) -> None:
 # --- out of the page
 
 
-def handover(it: Board, settings: Settings) -> ScheduleHandover:
+def no_sweep(it: Board) -> str:
+    """Why the curve has no constant to be compared with; empty if it has one."""
+    if 0 in it.sigmas:
+        return "An epoch without noise costs infinity: there is no constant of the same ε."
+    return "A flat curve is its own constant." if len(set(it.sigmas)) == 1 else ""
+
+
+def handover(it: Board, settings: Settings, *, sweep: bool = False) -> ScheduleHandover:
     """What the Train page needs to fill in its form, and to say what it changes."""
     return ScheduleHandover(
         Schedule.custom(it.sigmas),
@@ -274,6 +281,7 @@ def handover(it: Board, settings: Settings) -> ScheduleHandover:
         settings.batch_size,
         settings.delta,
         settings.assumptions,
+        sweep,
     )
 
 

@@ -114,15 +114,21 @@ def _buttons(it: Board, settings: Settings) -> None:
             args=(drawing.share,),
             help="Copy the address: it holds all of this.",
         )
-        own = settings.dataset == OWN_DATA
+        own = "Choose one of the datasets to train on." if settings.dataset == OWN_DATA else ""
+        reason = own or drawing.no_sweep(it)
+        sweep = st.button(
+            "Sweep against its constant",
+            disabled=bool(reason),
+            help=reason or "Train this curve and the constant of the same ε over three seeds: which is better?",
+        )
         train = st.button(
             "Train this schedule",
             type="primary",
-            disabled=own,
-            help="Choose one of the datasets to train on." if own else "Go to Train with everything filled in.",
+            disabled=bool(own),
+            help=own or "Go to Train with everything filled in.",
         )
-    if train:
-        hand_over(drawing.handover(it, settings))
+    if train or sweep:
+        hand_over(drawing.handover(it, settings, sweep=sweep))
         st.switch_page("pages/train.py")
 
 

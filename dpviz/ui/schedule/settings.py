@@ -211,17 +211,17 @@ def settings_panel(on_epochs: Callable[[], None]) -> None:
     if st.session_state[session_key("dataset")] == OWN_DATA:
         st.number_input("Training examples N", value=None, step=1000, **_stored("dataset_size"))
         show_problems("dataset_size")
-    left, right = st.columns(2)
-    left.number_input("Batch size", value=None, step=1, help="Expected examples per step.", **_stored("batch_size"))
-    right.number_input(
+    st.number_input("Batch size", value=None, step=1, help="Expected examples per step.", **_stored("batch_size"))
+    show_problems("batch_size")
+    left, right = st.columns([3, 2])
+    left.number_input(
         "Epochs", value=None, step=1, help=f"1 to {MAX_EPOCHS}.", on_change=on_epochs, **_stored("epochs")
     )
-    show_problems("batch_size", "epochs")
-    left, right = st.columns(2)
-    left.text_input(
+    right.text_input(
         "δ", help="Typed exactly: 1e-5, or a fraction such as 1/60000. It should be well under 1/N.", **_stored("delta")
     )
-    right.number_input(
+    show_problems("epochs", "delta")
+    st.number_input(
         "Target ε",
         value=None,
         step=0.1,
@@ -230,7 +230,7 @@ def settings_panel(on_epochs: Callable[[], None]) -> None:
         help="A line in the plot, and what “Fit to ε” aims at. Empty: none.",
         **_stored("target"),
     )
-    show_problems("delta", "target")
+    show_problems("target")
     _choice("Accountant", "accountant", ACCOUNTANTS)
     _choice("Batches", "sampling", SAMPLINGS, on_change=_keep_neighbours_possible)
     allowed = SAMPLINGS[st.session_state[session_key("sampling")]].adjacencies

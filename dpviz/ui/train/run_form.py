@@ -28,6 +28,7 @@ KEY = "train"
 OWN = ""  # "start from" nothing but one's own settings
 CURVE = f"{KEY}.curve"  # sigmas of a drawn schedule, if one was brought along
 NOTE = f"{KEY}.note"
+SWEEP_HANDED = "sweep.handed"  # whether the schedule that was brought along shall be swept
 HANDED = f"{KEY}.handed"  # the schedule that was brought along, with the assumptions under which it was priced
 EXAMPLES = f"{KEY}.examples"
 MOST_SEEDS = 20
@@ -120,6 +121,7 @@ def take_over(handed: ScheduleHandover) -> None:
     state[key("start")] = OWN
     state[key("method")], state[key("curriculum")] = PLAIN
     state[HANDED] = handed
+    state[SWEEP_HANDED] = handed.sweep
     state[NOTE] = "The schedule and its settings come from the Schedule page."
 
 

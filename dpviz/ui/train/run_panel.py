@@ -56,7 +56,7 @@ def _panel(live_before: bool) -> None:
     listing = store().list()
     if any(is_live(summary) for summary in listing.runs) != live_before:
         st.rerun()  # a fragment cannot change its own rhythm
-    st.subheader("Runs")
+    st.header("Runs")
     # Boxes of their own, so that a row that comes or goes moves nothing below it.
     top, queue, chosen = st.container(), st.container(), st.container()
     problem = st.session_state.pop(PROBLEM, "")

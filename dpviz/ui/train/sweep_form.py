@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 import streamlit as st
 
-from dpviz.privacy import SCHEDULES
+from dpviz.privacy import SCHEDULES, epoch_phases
 from dpviz.privacy.registry import Entry, InputError, Knob, Value, in_words
 from dpviz.privacy.schedules import CUSTOM
 from dpviz.runs.settings import PLAIN, parse_seeds
 from dpviz.runs.sweeps.spec import RESERVED, Grid, Range, Search, Sweep
+from dpviz.training.pricing import AS_TRAINED, steps_guarantee
 from dpviz.training.spec import RunSpec
 from dpviz.training.tables import CHOICES
+from dpviz.ui.common.handover import PLAIN as DP_SGD
 from dpviz.ui.common.knobs import knob_inputs
-from dpviz.ui.train.run_form import MOST_SEEDS
+from dpviz.ui.train.run_form import CURVE, HANDED, MOST_SEEDS, SWEEP_HANDED
+from dpviz.ui.train.run_form import key as run_key
 
 KEY = "sweep"
 MOST_RUNS = 200  # from a page; a file may ask for more
 TRIALS = 20
 GRID, SEARCH = "Grid", "Search"
+DRAWN = "Your drawn curve"
+OPEN = f"{KEY}.open"  # in the session: whether the form is unfolded
 HELP = {
     GRID: "Every combination of the values below is trained, once a seed; all else is as in the form above.",
     SEARCH: "Each trial takes values from the ranges below, proposed from what those before it gave: high accuracy at "
@@ -47,7 +53,7 @@ def sweep_form(spec: RunSpec, seeds: str, title: str) -> Sweep:
         persist_state="session",
         help="Scales each candidate's noise, keeping its shape, until its sound epsilon meets the same budget.",
     )
-    epsilon = st.number_input("ε of every run", 0.01, 1000.0, 2.0, 0.1, key=f"{KEY}.epsilon") if equal else None
+    epsilon = _epsilon() if equal else None
     if not keys:
         raise InputError("choose at least one setting to vary")
     varied = tuple((key, read(key, inputs)) for key, inputs in asked.items())
@@ -57,6 +63,31 @@ def sweep_form(spec: RunSpec, seeds: str, title: str) -> Sweep:
     if sweep.runs > MOST_RUNS:
         raise InputError(f"from here at most {MOST_RUNS} runs, got {sweep.runs:,}; dpviz sweep takes more")
     return sweep
+
+
+def prepare_sweep() -> None:
+    """Before the widgets: a drawn curve that shall be swept meets the constant of its own epsilon, over three seeds."""
+    state, handed = st.session_state, st.session_state.get(HANDED)
+    wanted = state.pop(SWEEP_HANDED, None)
+    if wanted is None or handed is None:
+        return
+    state.pop(f"{KEY}.values.schedule", None)  # may name the curve of an earlier visit
+    state[OPEN] = wanted
+    if not wanted:
+        return
+    phases = epoch_phases(handed.schedule.values, handed.batch_size / handed.dataset_size)
+    cost = steps_guarantee(*DP_SGD, phases, handed.delta, AS_TRAINED).sound
+    assert cost is not None  # DP-SGD has one
+    state[f"{KEY}.kind"], state[f"{KEY}.keys"] = GRID, ["schedule"]
+    state[f"{KEY}.values.schedule"] = [drawn_value(handed.schedule.values), "constant"]
+    state[f"{KEY}.equal"], state[f"{KEY}.epsilon"] = True, cost.upper
+    state[f"{KEY}.title"] = "Drawn curve against its constant"
+    state[run_key("seeds")] = "0, 1, 2"
+
+
+def drawn_value(sigmas: Sequence[float]) -> str:
+    """A curve as the value of a sweep's setting `schedule`."""
+    return ",".join(map(str, sigmas))
 
 
 def variable(spec: RunSpec) -> list[str]:
@@ -126,6 +157,20 @@ def _number(word: str) -> Value:
     return word
 
 
+def _epsilon() -> float:
+    st.session_state.setdefault(f"{KEY}.epsilon", 2.0)
+    return st.number_input(
+        "ε of every run",
+        1e-6,
+        1e6,
+        step=0.1,
+        format="%.6g",
+        key=f"{KEY}.epsilon",
+        persist_state="session",
+        help="From “Sweep against its constant” on Schedule: the sound ε of the drawn curve.",
+    )
+
+
 def _trials() -> int:
     return st.number_input(
         "Trials",
@@ -145,7 +190,9 @@ def named_values(key: str, spec: RunSpec) -> dict[Value, str]:
     """What a setting that is no number can be, with its titles; empty for a number."""
     table = SCHEDULES if key == "schedule" else CHOICES.get(key)
     if table is not None:
-        return {name: table[name].title for name in table if name != CUSTOM}
+        curve = st.session_state.get(CURVE) if key == "schedule" else None
+        drawn: dict[Value, str] = {drawn_value(curve): DRAWN} if curve else {}
+        return {**drawn, **{name: table[name].title for name in table if name != CUSTOM}}
     knob = knob_of(key, spec)
     if isinstance(knob.default, bool):
         return {False: "No", True: "Yes"}

@@ -19,7 +19,7 @@ from dpviz.ui.common.cards import input_error
 from dpviz.ui.common.markdown import plain, sentence
 from dpviz.ui.common.runs import runner, store
 from dpviz.ui.train.run_form import key
-from dpviz.ui.train.sweep_form import setting_title, sweep_form
+from dpviz.ui.train.sweep_form import OPEN, setting_title, sweep_form
 from dpviz.views.sweeps import front_figure, front_frame, progress_text, sweep_frame
 
 ASKED = "sweep.asked"
@@ -30,7 +30,7 @@ SHOWN = 5  # sweeps that are listed; older ones are still in the store
 
 def sweep_launcher(spec: RunSpec) -> None:
     """Below the run's form: the same settings, some of them varied."""
-    with st.expander("Sweep: many runs at once"):
+    with st.expander("Sweep: many runs at once", expanded=st.session_state.get(OPEN, False)):
         title = st.text_input("Title of the sweep", key="sweep.title", max_chars=80, placeholder="optional")
         try:
             sweep = sweep_form(spec, st.session_state[key("seeds")], title)
@@ -70,7 +70,7 @@ def _panel(live_before: bool) -> None:
     ids = sweep_ids(own)[:SHOWN]
     if any(SweepFolder(own, sweep_id).driven for sweep_id in ids) != live_before:
         st.rerun()  # a fragment cannot change its own rhythm
-    st.subheader("Sweeps")
+    st.header("Sweeps")
     problem = st.session_state.pop(PROBLEM, "")
     if problem:
         input_error(InputError(problem))

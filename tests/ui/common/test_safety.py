@@ -82,7 +82,7 @@ def test_a_title_on_the_pages_is_text(tmp_path, new_page):
         stop_server(process)
 
 
-@pytest.mark.parametrize("script", ["pages/compare.py", "pages/schedule.py"])
+@pytest.mark.parametrize("script", ["pages/compare.py", "app.py"])
 def test_a_link_that_holds_a_picture_is_quoted_and_not_shown(folder, script):
     name = "view" if "compare" in script else "s"
     at = open_page(script, **{name: "![x](http://192.0.2.1/y.png) <b>*a*"})
@@ -168,7 +168,7 @@ def test_a_read_only_dashboard_neither_uploads_nor_computes(folder, monkeypatch)
     with pytest.raises(InputError, match="read-only"):
         StepTimings().start(made_spec())
     assert button(open_page("pages/train.py"), "Launch").disabled
-    assert open_page("pages/schedule.py").file_uploader[0].disabled
+    assert open_page("app.py").file_uploader[0].disabled
 
 
 def test_settings_above_a_limit_are_one_sentence_and_no_launch(folder, monkeypatch):

@@ -75,6 +75,16 @@ def screen(address: str, new_page: Callable[..., Page]) -> Callable[..., Screen]
 # --- in the browser
 
 
+def test_a_first_sight_names_the_product_says_what_epsilon_is_and_leads_to_the_guide(screen):
+    it = screen()
+    expect(it.page).to_have_title("Schedule · dpviz")
+    expect(it.page.get_by_test_id("stHeaderLogo")).to_be_visible()
+    expect(it.page.get_by_text("bounds how much a trained model can reveal")).to_be_visible()
+    it.page.get_by_role("link", name="What ε means").click()
+    expect(it.page.get_by_role("heading", name="What epsilon means")).to_be_visible()
+    expect(it.page).to_have_title("Guide · dpviz")
+
+
 def test_a_stroke_changes_epsilon_while_the_button_is_down_and_certified_after_release(screen):
     it = screen()
     it.shows(Settings())
@@ -323,8 +333,11 @@ def test_a_visit_to_another_page_keeps_drawing_undo_and_settings_and_the_guide_u
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_fits_a_narrow_screen_in_light_and_dark(screen, scheme):
-    it = screen(viewport={"width": 420, "height": 900}, color_scheme=scheme)
-    assert it.page.evaluate("document.documentElement.scrollWidth") <= 420
+    it = screen(viewport={"width": 390, "height": 900}, color_scheme=scheme)
+    assert it.page.evaluate("document.documentElement.scrollWidth") <= 390
+    parts = (it.plot, it.page.get_by_label("Batch size", exact=True), it.page.get_by_text("Sound ε"))
+    heights = [part.first.bounding_box()["y"] for part in parts]
+    assert heights == sorted(heights), "the board, its settings, then what they come to"
     brightness = [
         sum(float(part) for part in it.page.evaluate(script).strip("rgba()").split(",")[:3]) / (3 * 255)
         for script in (
@@ -341,7 +354,7 @@ def test_the_page_fits_a_narrow_screen_in_light_and_dark(screen, scheme):
 
 @pytest.fixture
 def at() -> AppTest:
-    return AppTest.from_file(str(ROOT / "pages" / "schedule.py"), default_timeout=30).run()
+    return AppTest.from_file(str(ROOT / "app.py"), default_timeout=30).run()
 
 
 def field(at: AppTest, name: str) -> Any:
@@ -508,7 +521,7 @@ def test_every_tab_holds_for_one_epoch_and_for_an_epoch_without_noise(at, tab, s
 
 
 def test_a_damaged_link_is_one_sentence_and_the_page_still_works():
-    at = AppTest.from_file(str(ROOT / "pages" / "schedule.py"), default_timeout=30)
+    at = AppTest.from_file(str(ROOT / "app.py"), default_timeout=30)
     at.query_params["s"] = "1~nonsense"
     at.run()
     assert not at.exception
@@ -546,7 +559,7 @@ def test_settings_survive_a_link(settings):
 def test_an_old_link_with_a_fixed_order_and_add_remove_opens_as_zero_out_at_the_same_price():
     settings = Settings.from_link(3, {"adjacency": "add-remove", "sampling": "fixed-order"})
     assert (settings.sampling, settings.adjacency) == ("fixed-order", "zero-out")
-    at = AppTest.from_file(str(ROOT / "pages" / "schedule.py"), default_timeout=30)
+    at = AppTest.from_file(str(ROOT / "app.py"), default_timeout=30)
     at.query_params["s"] = encode([2.0, 1.0], {"adjacency": "add-remove", "sampling": "fixed-order"})
     at.run()
     assert not at.exception
