@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpviz.cli.command import Command, Result, number, table, whole
-from dpviz.cli.progress import Bar
 from dpviz.papers import LOCAL_RECIPES, LocalRecipe
 from dpviz.paths import cached_runs_folder
 from dpviz.privacy.registry import InputError
 from dpviz.runs.local_results import PAPER, local_results, rows_of
 from dpviz.training.local.spec import RANGES, LocalSpec
+from dpviz.training.progress_bar import Bar
 
 if TYPE_CHECKING:
     from dpviz.training.local.experiments import Difference, Trial

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from dpviz.cli.command import Command, epsilon_text, table
 from dpviz.cli.command import Result as Printed
-from dpviz.cli.progress import Bar
 from dpviz.cli.training import checked_options, machine_arguments
 from dpviz.privacy.registry import InputError
 from dpviz.runs.execution.interrupt import stopping_on
@@ -20,6 +19,7 @@ from dpviz.runs.store.store import Store
 from dpviz.runs.sweeps.driver import SweepDriver
 from dpviz.runs.sweeps.result import Result, price_words, result, result_json
 from dpviz.runs.sweeps.spec import Candidate, Sweep, read_toml
+from dpviz.training.progress_bar import Bar
 
 MAX_BYTES = 1_000_000
 

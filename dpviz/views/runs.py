@@ -59,18 +59,6 @@ def spent_words(value: float | None, at_most: bool, missing: str = NO_GUARANTEE)
     return f"at most {words}" if at_most and value is not None and math.isfinite(value) else words
 
 
-def duration_words(seconds: float) -> str:
-    """A time as a person says it: "0.4 s", "3 min 20 s", "2 h 5 min"."""
-    whole = max(0, round(seconds))
-    if 0 < seconds < 9.95:
-        return f"{seconds:.1f} s"
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
-
-
 def curve(run: Run) -> list[tuple[float, ...]]:
     """One row an epoch, in the order of AXES: accuracies in percent, time added up, no guarantee as NaN."""
     rows, seconds = [], 0.0

@@ -6,7 +6,7 @@ import pytest
 
 from dpviz.privacy.schedules import Schedule
 from dpviz.views.axes import AXES
-from dpviz.views.runs import duration_words, epsilon_words, run_figure, run_frame, run_name, schedule_words, spent_words
+from dpviz.views.runs import epsilon_words, run_figure, run_frame, run_name, schedule_words, spent_words
 from tests.views.made_runs import made_run, made_spec
 
 
@@ -62,10 +62,6 @@ def test_an_epsilon_that_is_missing_is_no_guarantee_and_never_a_number():
     assert epsilon_words(None) == epsilon_words(math.nan) == "no guarantee"
     assert epsilon_words(math.inf) == "∞"
     assert epsilon_words(1.23456) == "1.235"
-
-
-def test_times_read_as_people_say_them():
-    assert [duration_words(s) for s in (0.2, 59, 200, 7500)] == ["0.2 s", "59 s", "3 min 20 s", "2 h 5 min"]
 
 
 def test_what_was_spent_says_at_most_only_of_a_number():

@@ -122,3 +122,15 @@ def try_steps(spec: RunSpec) -> Pace:
 def step_timings() -> StepTimings:
     """The server's own; like its runner they survive a hot reload."""
     return process_wide("step timings", StepTimings)
+
+
+def duration_words(seconds: float) -> str:
+    """A time as a person says it: "0.4 s", "3 min 20 s", "2 h 5 min"."""
+    whole = max(0, round(seconds))
+    if 0 < seconds < 9.95:
+        return f"{seconds:.1f} s"
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"

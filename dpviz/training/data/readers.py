@@ -15,7 +15,6 @@ import gzip
 import hashlib
 import http.client
 import os
-import sys
 import tarfile
 import urllib.request
 import warnings
@@ -31,6 +30,7 @@ from dpviz.paths import PROJECT_DATA, cache_folder
 from dpviz.privacy.registry import InputError
 from dpviz.training.data.catalog import DATASETS, Dataset
 from dpviz.training.data.cifar_batches import read_batch
+from dpviz.training.progress_bar import Bar
 
 if TYPE_CHECKING:
     import torch
@@ -118,7 +118,7 @@ def load(name: str, data_dir: Path | None = None, subset: int = 0, *, on_downloa
     Kept in memory for the next caller (the two used last). Downloads what is not found; if that fails too, the error
     says which files to put where.
     """
-    where = find(name, data_dir) or download(name, data_dir, on_download or draw_progress)
+    where = find(name, data_dir) or download(name, data_dir, on_download or _download_bar())
     whole = _load(name, where)
     return whole.first(subset) if subset else whole
 
@@ -257,6 +257,17 @@ def _fetch(addresses: tuple[str, ...], path: Path, md5: str, on_download: Progre
     raise failure
 
 
+def _download_bar() -> Progress:
+    bar = Bar()
+
+    def draw(file: str, done: int, total: int) -> None:
+        bar.draw(file, done / total if total else 0.0, f"{done / 1e6:.1f} MB")
+        if done == total:
+            bar.clear()
+
+    return draw
+
+
 def _stream(address: str, part: Path, file: str, on_download: Progress | None) -> str:
     """Write what the address sends and return its MD5. A server that falls silent for 30 s counts as failed."""
     digest, done = hashlib.md5(usedforsecurity=False), 0
@@ -269,14 +280,6 @@ def _stream(address: str, part: Path, file: str, on_download: Progress | None) -
             if on_download:
                 on_download(file, done, total)
     return digest.hexdigest()
-
-
-def draw_progress(file: str, done: int, total: int) -> None:
-    """A progress bar on the terminal; says nothing where there is none."""
-    if sys.stderr.isatty():
-        share = done / total if total else 0.0
-        bar = "#" * int(30 * share)
-        print(f"\r{file} [{bar:30}] {done / 1e6:6.1f} MB", end="\n" if done == total else "", file=sys.stderr)
 
 
 # --- augmentation -------------------------------------------------------------------------------------------------

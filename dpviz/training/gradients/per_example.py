@@ -32,15 +32,14 @@ PART_NUMBERS, PART_EXAMPLES = 40_000_000, 256
 class Clipped:
     """What a batch gave: the clipped sum, one tensor per parameter, and what was seen on the way.
 
-    `norms` are the unclipped lengths of the examples' gradients, `clipped_fraction` the share of them over clip_norm.
-    Apart from the gradients, which get noise, nothing here is covered by epsilon.
+    `norms` are the unclipped lengths of the examples' gradients. Apart from the gradients, which get noise, nothing
+    here is covered by epsilon.
     """
 
     gradients: list[Tensor]
     losses: Tensor
     logits: Tensor
     norms: Tensor
-    clipped_fraction: float
 
 
 class PerExample:
@@ -89,21 +88,14 @@ class PerExample:
             losses.append(part_losses)
             logits.append(part_logits)
             norms.append(example_norms(squared_norms))
-        lengths = torch.cat(norms)
-        return Clipped(
-            gradients, torch.cat(losses), torch.cat(logits), lengths, (lengths > clip_norm).float().mean().item()
-        )
-
-    def per_example_norms(self, inputs: Tensor, targets: Tensor, *, epoch: int) -> Tensor:
-        """The length of each example's gradient, unclipped."""
-        return self.clipped_sum(inputs, targets, epoch=epoch, clip_norm=math.inf).norms
+        return Clipped(gradients, torch.cat(losses), torch.cat(logits), torch.cat(norms))
 
     def _nothing(self, inputs: Tensor) -> Clipped:
         """A batch without examples, which Poisson sampling may draw."""
         with torch.no_grad():
             logits = self.model(inputs)
         none = logits.new_zeros(0)
-        return Clipped([torch.zeros_like(p) for p in self.model.parameters()], none, logits, none, 0.0)
+        return Clipped([torch.zeros_like(p) for p in self.model.parameters()], none, logits, none)
 
     def _fitting(self, inputs: Tensor) -> int:
         """Examples that a part may have; Opacus writes the gradients of all layers out, so it gets few."""

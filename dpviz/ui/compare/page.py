@@ -15,6 +15,7 @@ from dpviz.papers.records import TEST_ACCURACY
 from dpviz.paths import runs_folder
 from dpviz.privacy.registry import InputError
 from dpviz.runs import CachedListing, Listing, Summary
+from dpviz.runs.execution.pace import duration_words
 from dpviz.training.tables import DATASETS
 from dpviz.ui.common.cards import input_error
 from dpviz.ui.common.markdown import plain
@@ -37,7 +38,7 @@ from dpviz.views.comparison_figures import (
     fit_figure,
     frontier_figure,
 )
-from dpviz.views.runs import duration_words, spent_words
+from dpviz.views.runs import spent_words
 
 OPENED = "compare.opened"
 TABLE = "compare.table"

@@ -6,7 +6,7 @@ import streamlit as st
 
 from dpviz.privacy.registry import InputError
 from dpviz.runs import with_seeds
-from dpviz.runs.execution.pace import Pace, pace_from, step_timings
+from dpviz.runs.execution.pace import Pace, duration_words, pace_from, step_timings
 from dpviz.runs.settings import parse_seeds
 from dpviz.training.limits import check_spec, limits_words, read_only
 from dpviz.training.pricing import planned_guarantee
@@ -16,7 +16,7 @@ from dpviz.ui.common.runs import cached, load_all, start, store
 from dpviz.ui.train.run_form import MOST_SEEDS, changed_price, key, take_quick
 from dpviz.ui.train.run_panel import pick
 from dpviz.views.numbers import delta_text, epsilon_text
-from dpviz.views.runs import NO_GUARANTEE, duration_words
+from dpviz.views.runs import NO_GUARANTEE
 
 ASKED = "train.asked"
 LOOK_BACK = 100  # own runs that are searched for one alike

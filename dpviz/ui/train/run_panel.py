@@ -11,6 +11,7 @@ import streamlit as st
 
 from dpviz.privacy.registry import InputError
 from dpviz.runs import Progress, Run, Summary
+from dpviz.runs.execution.pace import duration_words
 from dpviz.runs.store.records import LIVE, RESUMABLE
 from dpviz.training.limits import read_only
 from dpviz.training.tables import DATASETS, MODELS
@@ -34,7 +35,7 @@ from dpviz.ui.common.runs import (
 from dpviz.ui.train.run_form import fill_in
 from dpviz.views.diagnostics import has_diagnostics
 from dpviz.views.numbers import delta_text
-from dpviz.views.runs import duration_words, run_figure, run_frame, run_name, schedule_words, spent_words, title_of
+from dpviz.views.runs import run_figure, run_frame, run_name, schedule_words, spent_words, title_of
 
 PICKED = "train.run"  # the list's key; each choice that is not made in the list gives it a new number
 PICKS = "train.picks"

@@ -9,7 +9,16 @@ import pytest
 
 from dpviz.privacy import InputError
 from dpviz.runs.execution import pace as timing
-from dpviz.runs.execution.pace import Pace, StepTimings, likeness, pace_from, pace_of, step_timings, try_steps
+from dpviz.runs.execution.pace import (
+    Pace,
+    StepTimings,
+    duration_words,
+    likeness,
+    pace_from,
+    pace_of,
+    step_timings,
+    try_steps,
+)
 from dpviz.runs.store.records import Provenance, Run
 from dpviz.training.data.catalog import DATASETS
 
@@ -130,3 +139,7 @@ def test_a_trial_that_fails_says_why(spec, tmp_path, monkeypatch):
 
 def test_the_server_has_one_set_of_trials():
     assert step_timings() is step_timings()
+
+
+def test_times_read_as_people_say_them():
+    assert [duration_words(s) for s in (0.2, 59, 200, 7500)] == ["0.2 s", "59 s", "3 min 20 s", "2 h 5 min"]

@@ -28,7 +28,7 @@ import streamlit as st
 from dpviz.privacy.rdp import ledger_rdp, rdp_table, smallest_epsilon
 from dpviz.privacy.records import Ledger, epoch_phases
 from dpviz.privacy.schedules import Schedule
-from dpviz.ui.schedule.editor import Certified, Curve, editor_state, schedule_editor
+from dpviz.ui.schedule.editor import Certified, Curve, EditorState, schedule_editor
 
 RATE, DELTA = 0.01, 1e-5
 asked = st.session_state.setdefault("asked", st.query_params.to_dict())
@@ -66,7 +66,10 @@ def editor(state):
         st.text(json.dumps(truth))
 
 def draw():
-    state = editor_state("drawing", preset)
+    if "drawing" not in st.session_state:
+        st.session_state["drawing"] = EditorState((), "")
+        st.session_state["drawing"].push(preset)
+    state = st.session_state["drawing"]
     st.button("Push two", on_click=state.push, args=([2.0] * epochs,))
     st.button("Push zero", on_click=state.push, args=([0.0] * epochs,))
     editor(state)

@@ -89,15 +89,6 @@ class EditorState:
         return False
 
 
-def editor_state(name: str, sigmas: Iterable[Any]) -> EditorState:
-    """The drawing kept under this name in the session; made from `sigmas` the first time."""
-    if name not in st.session_state:
-        state = EditorState((), "")
-        state.push(sigmas)
-        st.session_state[name] = state
-    return st.session_state[name]  # type: ignore[no-any-return]
-
-
 def schedule_editor(
     state: EditorState,
     *,
