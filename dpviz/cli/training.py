@@ -24,6 +24,7 @@ from dpviz.runs.store.records import Progress, Run, Summary
 from dpviz.runs.store.store import MAX_TITLE, Store
 from dpviz.training.spec import EpochRecord, RunSpec
 from dpviz.training.tables import DATASETS
+from dpviz.views.numbers import duration_words
 
 BAR = 24
 EXIT_CODES = {"failed": 1, "stopped": 130}
@@ -136,7 +137,7 @@ class Bar:
             return
         self.drawn = now
         done = round(BAR * progress.step / progress.steps)
-        left = "" if progress.seconds_left is None else f", {_duration(progress.seconds_left)} left"
+        left = "" if progress.seconds_left is None else f", {duration_words(progress.seconds_left)} left"
         text = f"{self._name(progress.run_id)} [{'#' * done:{BAR}}] step {progress.step:,} of {progress.steps:,}{left}"
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
@@ -153,11 +154,6 @@ class Bar:
         if run_id not in self.ids:
             self.ids.append(run_id)
         return run_id if self.runs == 1 else f"{run_id} ({self.ids.index(run_id) + 1} of {self.runs})"
-
-
-def _duration(seconds: float) -> str:
-    minutes, seconds = divmod(round(seconds), 60)
-    return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
 
 
 def _results(runs: list[Run], args: argparse.Namespace) -> Result:

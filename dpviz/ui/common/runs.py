@@ -22,14 +22,6 @@ from dpviz.training.tables import DATASETS, MODELS
 from dpviz.ui.common.auth import person
 from dpviz.views.runs import title_of
 
-STATUS_WORDS = {
-    "queued": "waiting",
-    "running": "running",
-    "done": "done",
-    "stopped": "stopped",
-    "failed": "failed",
-    "interrupted": "interrupted",
-}
 STATUS_COLOURS = {
     "queued": "gray",
     "running": "blue",
@@ -117,14 +109,8 @@ def summary_name(summary: Summary) -> str:
         return summary.title
     if summary.recipe in RECIPES:
         return RECIPES[summary.recipe].title
-    return f"{title_of(DATASETS, summary.dataset)}, {title_of(MODELS, summary.model)}, {summary.schedule}"
-
-
-def summary_line(summary: Summary) -> str:
-    """The run in a list to pick from: name, seed, how it stands, when it was made."""
-    accuracy = "" if summary.test_accuracy is None else f", {100 * summary.test_accuracy:.1f} %"
-    made = summary.created[:16].replace("T", " ")
-    return f"{summary_name(summary)} · seed {summary.seed} · {STATUS_WORDS[summary.status]}{accuracy} · {made} UTC"
+    words = "no noise" if summary.method == "sgd" else summary.schedule.replace("-", " ")
+    return f"{title_of(DATASETS, summary.dataset)}, {title_of(MODELS, summary.model)}, {words}"
 
 
 def show_warnings(warnings: Sequence[str]) -> None:

@@ -37,7 +37,8 @@ from dpviz.views.comparison_figures import (
     fit_figure,
     frontier_figure,
 )
-from dpviz.views.runs import duration_words, spent_words
+from dpviz.views.numbers import duration_words
+from dpviz.views.runs import spent_words
 
 OPENED = "compare.opened"
 TABLE = "compare.table"

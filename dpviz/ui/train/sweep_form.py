@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, cast
 
 import streamlit as st
@@ -10,13 +11,13 @@ from dpviz.privacy import SCHEDULES
 from dpviz.privacy.registry import Entry, InputError, Knob, Value, in_words
 from dpviz.privacy.schedules import CUSTOM
 from dpviz.runs.settings import PLAIN
-from dpviz.runs.sweeps.spec import RESERVED, Grid, Range, Search, Sweep
+from dpviz.runs.sweeps.spec import RESERVED, Candidate, Grid, Range, Search, Sweep
 from dpviz.training.spec import RunSpec
 from dpviz.training.tables import CHOICES
 from dpviz.ui.common.knobs import knob_inputs
 from dpviz.ui.train.run_form import parse_seeds
+from dpviz.ui.train.state import SWEEP
 
-KEY = "sweep"
 MOST_RUNS = 200  # from a page; a file may ask for more
 TRIALS = 20
 GRID, SEARCH = "Grid", "Search"
@@ -30,11 +31,11 @@ LOG = Knob(False, help="As many trials from 0.1 to 1 as from 1 to 10.")
 
 def sweep_form(spec: RunSpec, seeds: str, title: str) -> Sweep:
     """The widgets; the sweep that they make up around the run's settings, or an InputError."""
-    kind = st.radio("Candidates", (GRID, SEARCH), key=f"{KEY}.kind", horizontal=True, persist_state="session")
+    kind = st.radio("Candidates", (GRID, SEARCH), key=SWEEP("kind"), horizontal=True, persist_state="session")
     keys = st.multiselect(
         "What to vary",
         variable(spec),
-        key=f"{KEY}.keys",
+        key=SWEEP("keys"),
         format_func=setting_title,
         persist_state="session",
         help=HELP[kind],
@@ -43,11 +44,11 @@ def sweep_form(spec: RunSpec, seeds: str, title: str) -> Sweep:
     trials = _trials() if kind == SEARCH else 0
     equal = st.toggle(
         "At equal epsilon",
-        key=f"{KEY}.equal",
+        key=SWEEP("equal"),
         persist_state="session",
         help="Scales each candidate's noise, keeping its shape, until its sound epsilon meets the same budget.",
     )
-    epsilon = st.number_input("ε of every run", 0.01, 1000.0, 2.0, 0.1, key=f"{KEY}.epsilon") if equal else None
+    epsilon = st.number_input("ε of every run", 0.01, 1000.0, 2.0, 0.1, key=SWEEP("epsilon")) if equal else None
     if not keys:
         raise InputError("choose at least one setting to vary")
     varied = tuple((key, read(key, inputs)) for key, inputs in asked.items())
@@ -73,6 +74,22 @@ def setting_title(key: str) -> str:
     return f"{name}: {knob.replace('_', ' ')}" if knob else name
 
 
+def value_title(key: str, value: Value) -> str:
+    """A setting's value: the title of what it names, Yes or No, a number in a few digits."""
+    table: Mapping[str, Entry] = SCHEDULES if key == "schedule" else CHOICES.get(key, {})
+    if isinstance(value, str):
+        return table[value].title if value in table else in_words(value)
+    if isinstance(value, bool):
+        return "Yes" if value else "No"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
+
+
+def candidate_title(candidate: Candidate) -> str:
+    """What sets a candidate apart: "Noise Constant, Noise sigma 2"."""
+    settings = ((setting_title(key).replace(":", ""), value_title(key, value)) for key, value in candidate.settings)
+    return ", ".join(f"{title} {value}" for title, value in settings)
+
+
 # --- the inputs of one setting
 
 Inputs = tuple[Value, ...] | str | dict[str, Any]  # names that were chosen, numbers as typed, or a range
@@ -80,7 +97,7 @@ Inputs = tuple[Value, ...] | str | dict[str, Any]  # names that were chosen, num
 
 def _ask(key: str, spec: RunSpec, kind: str) -> Inputs:
     """A list for names; for numbers a line to type them, or low, high and whether the range is logarithmic."""
-    title, at = setting_title(key), f"{KEY}.values.{key}"
+    title, at = setting_title(key), SWEEP("values", key)
     names = named_values(key, spec)
     if names:
         titles = names.__getitem__
@@ -90,7 +107,7 @@ def _ask(key: str, spec: RunSpec, kind: str) -> Inputs:
         return st.text_input(title, f"{now:g}" if isinstance(now, float) else str(now), key=at, persist_state="session")
     knob, first = knob_of(key, spec), first_range(key, spec)
     entry = Entry(key, "", {"low": knob, "high": knob, "log": LOG})
-    at = f"{KEY}.range.{knob.high:g}"  # a knob of the same name with another limit starts anew
+    at = SWEEP("range", f"{knob.high:g}")  # a knob of the same name with another limit starts anew
     with st.container(horizontal=True, vertical_alignment="bottom"):
         return knob_inputs(entry, at, values=vars(first), title=title)
 
@@ -132,7 +149,7 @@ def _trials() -> int:
         1,
         MOST_RUNS,
         TRIALS,
-        key=f"{KEY}.trials",
+        key=SWEEP("trials"),
         persist_state="session",
         help="Candidates in all, each trained once a seed. The first half of them, at most ten, is drawn at random.",
     )
