@@ -148,7 +148,7 @@ def run_figure(
 
     An epoch whose epsilon is missing or infinite has no place in it.
     """
-    figure = go.Figure(layout=layout(AXES[x].title, MEASURES[measure], height=340))
+    figure = go.Figure(layout=layout(AXES[x].title, MEASURES[measure], height=360))
     shown = frame[frame[x].map(math.isfinite).astype(bool)]
     if x == "epoch" and len(shown):
         figure.update_xaxes(**epoch_ticks(max(shown[x].max(), reach if math.isfinite(reach) else 0)))
@@ -164,7 +164,7 @@ def run_figure(
         line = {"color": colour, "dash": dash, "width": width}
         _add_curve(figure, shown, (x, f"{part}_{measure}"), name, "lines+markers", line)
     # Names of baselines are long: below the plot they take no height from it.
-    return figure.update_layout(legend={"y": -0.22, "yanchor": "top", "orientation": "v"}, margin={"t": 12})
+    return figure.update_layout(legend={"y": -0.3, "yanchor": "top", "orientation": "v"}, margin={"t": 12})
 
 
 def _add_curve(
@@ -184,7 +184,7 @@ def _add_curve(
 
 # --- a list of runs
 
-LIST_COLUMNS = ("name", "status", "accuracy", "epsilon", "minutes", "epochs", "seed", "started")
+LIST_COLUMNS = ("name", "status", "accuracy", "epsilon", "minutes", "seed", "started")
 
 
 def list_frame(summaries: Sequence[Summary], names: Sequence[str], minutes: Mapping[str, float]) -> pd.DataFrame:
@@ -196,7 +196,6 @@ def list_frame(summaries: Sequence[Summary], names: Sequence[str], minutes: Mapp
             math.nan if run.test_accuracy is None else 100 * run.test_accuracy,
             math.nan if run.spent[1] is None else run.spent[1],
             minutes.get(run.id, math.nan),
-            f"{run.epochs_done} of {run.epochs}",
             run.seed,
             run.created[:16].replace("T", " "),
         )

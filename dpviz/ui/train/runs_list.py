@@ -27,7 +27,6 @@ COLUMNS: dict[str, Any] = {
     "accuracy": st.column_config.NumberColumn("Accuracy", format="%.2f %%", help="On test data, so far."),
     "epsilon": st.column_config.NumberColumn("Sound ε", format="%.3f", help="What was spent, at most; – without one."),
     "minutes": st.column_config.NumberColumn("Minutes", format="%.2f", help="Training time, from the first epoch on."),
-    "epochs": "Epochs",
     "seed": "Seed",
     "started": "Started (UTC)",
 }

@@ -10,12 +10,12 @@ from playwright.sync_api import Page, expect
 from streamlit.testing.v1 import AppTest
 
 from dpviz.privacy import InputError
-from dpviz.runs import BackgroundRunner, Store
+from dpviz.runs import BackgroundRunner, Store, Summary
 from dpviz.runs.settings import DEFAULT, change
 from dpviz.runs.sweeps.driver import Drive
 from dpviz.runs.sweeps.folder import sweep_ids
 from dpviz.runs.sweeps.result import fold, result
-from dpviz.runs.sweeps.spec import Range, Search, Sweep, read_toml
+from dpviz.runs.sweeps.spec import Candidate, Range, Search, Sweep, read_toml
 from dpviz.ui.common.markdown import sentence
 from dpviz.ui.train import sweep_panel
 from dpviz.ui.train.sweep_form import (
@@ -28,7 +28,7 @@ from dpviz.ui.train.sweep_form import (
     value_title,
     variable,
 )
-from dpviz.views.sweeps import front_figure, front_frame, progress_text, sweep_frame
+from dpviz.views.sweeps import front_figure, front_frame, progress_text, sweep_frame, verdict_words
 from tests.browser import ROOT
 from tests.runs.conftest import small_spec
 from tests.ui.train.test_train_page import WAIT, button, fill_in_quick_logistic, folder, open_page, type_number
@@ -103,6 +103,56 @@ def test_the_table_has_a_row_a_candidate_the_best_first_and_names_the_winner(fin
     assert frame["accuracy"].is_monotonic_decreasing
     assert (frame["spread"] >= 0).all()
     assert progress_text(found, running=False) == "4 of 4 runs done"
+
+
+def judged(*accuracies: tuple[float, ...]):
+    """A sweep over learning rates whose runs are made up: one tuple of accuracies by seed per candidate."""
+    rates, seeds = tuple(float(rate) for rate in range(1, len(accuracies) + 1)), tuple(range(len(accuracies[0])))
+    sweep = Sweep(small_spec(), seeds, ((("learning_rate", rates),),))
+    candidates = [sweep.candidate(settings) for settings in sweep.combinations()]
+    runs = [
+        Summary("a", "done", "", key=spec.key, seed=spec.seed, epochs=1, epochs_done=1, test_accuracy=value)
+        for candidate, values in zip(candidates, accuracies, strict=True)
+        for spec, value in zip(candidate.specs, values, strict=False)
+    ]
+    return fold(sweep, candidates, runs)
+
+
+def test_a_winner_is_named_only_where_the_seeds_can_tell():
+    clear = judged((0.80, 0.81, 0.82), (0.90, 0.91, 0.92))
+    assert verdict_words(clear, candidate_title)[0] == "Winner: Learning rate 2"
+    assert list(sweep_frame(clear, value_title, running=False)["note"]) == ["winner", ""]
+    close = judged((0.7580, 0.7543, 0.7578), (0.7552, 0.7576, 0.7564))
+    verdict, difference = verdict_words(close, candidate_title)
+    assert verdict == "No winner, too close to call"
+    assert difference.startswith("Learning rate 1 is highest. Against Learning rate 2: 0.03 points above, too close to")
+    assert list(sweep_frame(close, value_title, running=False)["note"]) == ["highest", ""]
+    assert verdict_words(judged((0.8,), (0.9,)), candidate_title)[0] == "No winner, too few seeds to judge chance"
+    assert verdict_words(judged((0.8, 0.9)), candidate_title)[0] == "Learning rate 1 is the only candidate that is done"
+
+
+def test_a_winner_has_to_be_ahead_of_all_others():
+    three = judged((0.10, 0.11, 0.12), (0.90, 0.93, 0.92), (0.91, 0.92, 0.91))
+    verdict, difference = verdict_words(three, candidate_title)
+    assert verdict == "No winner, too close to call"
+    assert difference.endswith("widened for 2 comparisons. 1 of the 2 others may be as good.")
+
+
+def test_a_sweep_that_was_stopped_says_so():
+    half = judged((0.8, 0.9), (0.7,))
+    assert progress_text(half, running=True) == "3 of 4 runs done"
+    assert progress_text(half, running=False) == "3 of 4 runs done, stopped"
+    assert list(sweep_frame(half, value_title, running=True)["note"])[1] == "in progress"
+    assert list(sweep_frame(half, value_title, running=False)["note"])[1] == "stopped"
+
+
+def test_candidates_are_named_as_people_write_them():
+    settings = (("schedule", "exponential-decay"), ("schedule.rate", 0.05), ("model.activation", "relu"))
+    settings += (("subset", 60_000), ("optimizer.nesterov", True), ("optimizer", "sgd"))
+    assert candidate_title(Candidate(settings, ())) == (
+        "Noise Exponential decay, Noise rate 0.05, Model activation ReLU, Subset 60,000, Optimizer nesterov Yes, "
+        "Optimizer SGD"
+    )
 
 
 def test_a_finished_sweep_shows_its_winner_and_what_choosing_costs_and_can_be_forgotten(finished, folder):
