@@ -20,8 +20,10 @@ from dpviz.training.limits import refuse_if_read_only
 from dpviz.training.spec import RunSpec
 from dpviz.training.tables import DATASETS, MODELS
 from dpviz.ui.common.auth import person
+from dpviz.ui.common.session import Slot
 from dpviz.views.runs import title_of
 
+WATCHED: Slot[frozenset[str]] = Slot("watched", frozenset())  # runs and sweeps that were at work at the last look
 STATUS_COLOURS = {
     "queued": "gray",
     "running": "blue",
@@ -44,7 +46,9 @@ def runner() -> BackgroundRunner:
 
 def start(specs: Sequence[RunSpec], title: str = "") -> tuple[str, ...]:
     """Launch runs that belong to the person at the page."""
-    return runner().start_all(specs, title=title, owner=person())
+    ids = runner().start_all(specs, title=title, owner=person())
+    watch(*ids)
+    return ids
 
 
 def stop(run_id: str) -> None:
@@ -56,6 +60,12 @@ def stop(run_id: str) -> None:
 def resume(run_id: str) -> None:
     store().get(run_id)
     runner().resume(run_id)
+    watch(run_id)
+
+
+def watch(*ids: str) -> None:
+    """Announce the end of these runs and sweeps, which start now: the shortest would end before anybody looks."""
+    WATCHED.set(WATCHED.get() | set(ids))
 
 
 def is_live(summary: Summary) -> bool:

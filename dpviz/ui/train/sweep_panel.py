@@ -16,7 +16,7 @@ from dpviz.training.spec import RunSpec
 from dpviz.ui.common.actions import PROBLEM, Action, action_buttons, progress_bar, show_problem, wish_button
 from dpviz.ui.common.cards import input_error
 from dpviz.ui.common.markdown import plain, sentence
-from dpviz.ui.common.runs import load_all, runner, store
+from dpviz.ui.common.runs import load_all, runner, store, watch
 from dpviz.ui.train.runs_list import compare_button
 from dpviz.ui.train.state import SWEEP, SWEEP_ASKED, TRAIN
 from dpviz.ui.train.sweep_form import candidate_title, setting_title, sweep_form, value_title
@@ -59,6 +59,7 @@ def start(sweep: Sweep) -> None:
         launch(Drive(sweep, own, crew, width=crew.slots if sweep.search else crew.width))
     else:
         launch(Drive(sweep, own, runner(), width=1 if sweep.search else WIDTH))
+    watch(sweep.id)
 
 
 def sweeps_panel() -> None:
