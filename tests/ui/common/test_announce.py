@@ -40,7 +40,7 @@ def toasts(at: AppTest) -> list[str]:
 def test_a_run_that_ends_is_announced_once_on_the_page_at_hand(store):
     run_id = begin(store, "Mine — *now*")
     at = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
-    assert toasts(at.switch_page("pages/guide.py").run()) == []
+    assert toasts(at.run()) == []
     end(store, run_id, "done")
     assert toasts(at.run()) == [r"**Mine — \*now\*** is done: 77.50 % at ε 2.000."]
     assert toasts(at.run()) == []
@@ -49,7 +49,7 @@ def test_a_run_that_ends_is_announced_once_on_the_page_at_hand(store):
 def test_a_run_that_was_stopped_or_had_ended_before_is_not_announced(store):
     end(store, begin(store, "Before"), "done")
     stopped = begin(store, "Stopped")
-    at = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60).switch_page("pages/guide.py").run()
+    at = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60).run()
     end(store, stopped, "stopped")
     assert toasts(at.run()) == []
     assert at_work(store) == frozenset()
