@@ -1,4 +1,4 @@
-"""A sweep in the queue and on Ray with two workers: runs a minute, and what a run costs beside its training.
+"""A sweep in the queue and on Ray with two workers: runs per minute, and what a run costs beside its training.
 
 Each run is logistic regression on 6,000 digits, 150 steps. `*_run_seconds` is what one run takes from its first step to
 its last checkpoint, tests included; `*_overhead_seconds` is what the sweep adds to it: saving, handing over, waiting.
@@ -16,11 +16,12 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from dpviz.runs.execution.ray_runner import ClusterRunner
-from dpviz.runs.execution.runner import BackgroundRunner
+from dpviz.runs.execution.queue_runner import QueueRunner
+from dpviz.runs.execution.ray_runner import RayRunner
+from dpviz.runs.execution.runner import Runner
 from dpviz.runs.settings import DEFAULT, change
 from dpviz.runs.store.store import Store
-from dpviz.runs.sweeps.driver import WIDTH, Crew, Drive
+from dpviz.runs.sweeps.driver import SweepDriver
 from dpviz.runs.sweeps.spec import Sweep
 
 MEMBERS = (4, 8, 16)
@@ -29,22 +30,12 @@ STORE_BYTES = 150_000_000
 
 
 def rows() -> list[dict[str, Any]]:
-    """One row a number of members: seconds a member stay the same if cost grows linearly."""
+    """One row per number of members: seconds per member stay the same if cost grows linearly."""
     with tempfile.TemporaryDirectory() as folder:
-        queue_store, ray_store = Store(f"{folder}/queue"), Store(f"{folder}/ray")
-        queue = BackgroundRunner(queue_store, threads=1)
-        try:
-            _drive(queue_store, queue, WIDTH, range(1))
-            in_queue = {members: _timed(queue_store, queue, WIDTH, 1, members) for members in MEMBERS}
-        finally:
-            queue.close()
-        with cluster() as address:
-            ray = ClusterRunner(ray_store, address)
-            try:
-                _drive(ray_store, ray, ray.width, range(WORKERS))
-                on_ray = {members: _timed(ray_store, ray, ray.width, WORKERS, members) for members in MEMBERS}
-            finally:
-                ray.close()
+        with contextlib.closing(QueueRunner(Store(f"{folder}/queue"), threads=1)) as queue:
+            in_queue = _all_timed(queue, 1)
+        with cluster() as address, contextlib.closing(RayRunner(Store(f"{folder}/ray"), address)) as ray:
+            on_ray = _all_timed(ray, WORKERS)
     return [
         {"members": members}
         | {f"queue_{name}": value for name, value in in_queue[members].items()}
@@ -76,10 +67,15 @@ def raylets(nodes: int = WORKERS) -> Iterator[Any]:
         made.shutdown()
 
 
-def _timed(store: Store, crew: Crew, width: int, workers: int, members: int) -> dict[str, float]:
+def _all_timed(runner: Runner, workers: int) -> dict[int, dict[str, float]]:
+    _drive(runner, range(workers))
+    return {members: _timed(runner, workers, members) for members in MEMBERS}
+
+
+def _timed(runner: Runner, workers: int, members: int) -> dict[str, float]:
     first = 1000 * members  # seeds of its own: a run that is there already would not be made again
     began = time.perf_counter()
-    minutes = _drive(store, crew, width, range(first, first + members))
+    minutes = _drive(runner, range(first, first + members))
     seconds = time.perf_counter() - began
     each = 60 * statistics.fmean(minutes)
     return {
@@ -90,13 +86,13 @@ def _timed(store: Store, crew: Crew, width: int, workers: int, members: int) -> 
     }
 
 
-def _drive(store: Store, crew: Crew, width: int, seeds: range) -> list[float]:
+def _drive(runner: Runner, seeds: range) -> list[float]:
     """Make a run for each seed; the minutes that each of them took."""
     start = change(DEFAULT, {"model": "logistic", "subset": 6000, "batch_size": 200, "epochs": 5})
     minutes: list[float] = []
     sweep = Sweep(start, tuple(seeds), ((("learning_rate", (0.5,)),),))
-    drive = Drive(sweep, store, crew, width=width, on_end=lambda _, run: minutes.append(run.provenance.minutes))
-    drive.run()
-    if drive.problem or len(minutes) != len(seeds):
-        raise RuntimeError(f"the sweep did not finish: {drive.problem}")
+    driver = SweepDriver(sweep, runner.store, runner, on_end=lambda _, run: minutes.append(run.provenance.minutes))
+    driver.run()
+    if driver.problem or len(minutes) != len(seeds):
+        raise RuntimeError(f"the sweep did not finish: {driver.problem}")
     return minutes

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dpviz.ui.common.export_figures import download_row
+from dpviz.ui.common.downloads import download_buttons
+from dpviz.ui.common.export_figures import FIGURE_FORMATS
 from dpviz.ui.common.runs import show_warnings
 from dpviz.ui.common.shell import ensure_navigation
 from dpviz.ui.compare.page import (
@@ -31,6 +32,6 @@ figure, rows = show_view(shown, folded)
 left_out_note(shown, folded)
 with st.container(horizontal=True):
     share_button(shown)
-    download_row(f"dpviz-{shown.view}", rows, figure)
+    download_buttons(FIGURE_FORMATS, f"dpviz-{shown.view}", rows, figure)
 table_of_ends(folded)
 show_warnings(warnings)

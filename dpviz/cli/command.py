@@ -55,6 +55,13 @@ def epsilon_text(epsilon: float) -> str:
     return "infinity" if epsilon == math.inf else epsilon_number(epsilon, digits=4)
 
 
+def spent_text(epsilon: float | None, at_most: bool = False) -> str:
+    """What a run has spent: never a number where there is no guarantee."""
+    if epsilon is None:
+        return "none"
+    return ("at most " if at_most and epsilon < math.inf else "") + epsilon_text(epsilon)
+
+
 def table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """Columns padded to line up; numbers to four digits."""
     cells = [[str(head) for head in heads], *([_cell(value) for value in row] for row in rows)]

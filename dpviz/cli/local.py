@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import platform
-import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpviz.cli.command import Command, Result, number, table, whole
+from dpviz.cli.progress import Bar
 from dpviz.papers import LOCAL_RECIPES, LocalRecipe
 from dpviz.paths import cached_runs_folder
 from dpviz.privacy.registry import InputError
@@ -63,8 +63,8 @@ def _run(args: argparse.Namespace) -> Result:
     data = load_tabular(args.data, args.data_dir, args.label)
     specs: Sequence[LocalSpec] = specs_for(_base(args), _names(args.methods), budgets)
     if args.cross_validate:
-        specs = choose_lambda(data, specs, folds=args.folds, seed=args.seed, progress=Bar("cross-validation"))
-    trials = run_trials(data, specs, repeats=args.repeats, seed=args.seed, progress=Bar("training"))
+        specs = choose_lambda(data, specs, folds=args.folds, seed=args.seed, progress=_bar("cross-validation"))
+    trials = run_trials(data, specs, repeats=args.repeats, seed=args.seed, progress=_bar("training"))
     pairs = [pair for first in ("prestige", "masked") for pair in differences(trials, first, "djw")]
     result: dict[str, object]
     result = {"rows": [trial.to_json() for trial in trials], "differences": [pair.to_json() for pair in pairs]}
@@ -91,18 +91,9 @@ def _names(text: str) -> list[str]:
     return list(dict.fromkeys(name.strip() for name in text.split(",")))
 
 
-class Bar:
-    """One line on standard error that is drawn over; silent where that is no terminal."""
-
-    def __init__(self, what: str) -> None:
-        self.what, self.drawn = what, 0.0
-
-    def __call__(self, share: float) -> None:
-        now = time.monotonic()
-        if sys.stderr.isatty() and (now - self.drawn > 0.2 or share == 1.0):
-            self.drawn = now
-            text = f"{self.what} [{'#' * round(24 * share):24}] {share:.0%}" if share < 1 else ""
-            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+def _bar(what: str) -> Callable[[float], None]:
+    bar = Bar()
+    return lambda share: bar.draw(what, share, f"{share:.0%}") if share < 1 else bar.clear()
 
 
 def _text(data: Tabular, trials: tuple[Trial, ...], pairs: list[Difference]) -> str:
@@ -147,7 +138,7 @@ def _text(data: Tabular, trials: tuple[Trial, ...], pairs: list[Difference]) -> 
 
 
 def _write(args: argparse.Namespace, result: dict[str, Any], spec: LocalSpec, minutes: float) -> None:
-    from dpviz.runs.execution.job import commit
+    from dpviz.runs.execution.provenance import commit
 
     settings = {name: getattr(spec, name) for name in SETTINGS if name != "regularization"}
     settings |= {"cross_validated": args.cross_validate, "repeats": args.repeats, "seed": args.seed}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import re
 import sys
 import time
@@ -12,13 +13,14 @@ from typing import Any
 from dpviz.cli.command import Command, Result, epsilon_text, table, whole
 from dpviz.cli.local import missing as missing_locally
 from dpviz.cli.local import reproduce as reproduce_locally
-from dpviz.cli.training import check_machine, foreground, machine_arguments, seeds_of
-from dpviz.papers import LOCAL_RECIPES, PAPERS, LocalRecipe, local_recipes_of
+from dpviz.cli.training import checked_options, foreground, machine_arguments
+from dpviz.papers import LOCAL_RECIPES, PAPERS, REPORTED, LocalRecipe, Reported, local_recipes_of
 from dpviz.papers.claims import CLAIMS
-from dpviz.papers.records import Claim, Finding
+from dpviz.papers.records import HEADLINES, Claim, Finding
 from dpviz.runs.experiments import Experiment, Measured, experiments, findings, measured
 from dpviz.runs.local_results import local_results
-from dpviz.runs.reproduce import Outcome, Reproduction, Task, tasks
+from dpviz.runs.reproduce import Outcome, PaperRun, Reproduction, paper_runs
+from dpviz.runs.settings import parse_seeds
 from dpviz.runs.store.cached import cached_runs
 from dpviz.runs.store.store import Store
 
@@ -30,7 +32,7 @@ UNITS = {"h": 3600, "m": 60, "s": 1}
 
 def _reproduce_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("which", nargs="?", metavar="PAPER[/EXPERIMENT]", help="everything, if left out")
-    parser.add_argument("--seeds", help="one run a seed, for example 0,1,2 (the default)")
+    parser.add_argument("--seeds", help="one run per seed, for example 0,1,2 (the default)")
     parser.add_argument("--time-budget", type=duration, help="stop after so long, for example 2h or 1h30m")
     parser.add_argument(
         "--until-epoch", type=whole, metavar="N", help="stop each run after its epoch N; it is kept, and marked as such"
@@ -49,20 +51,17 @@ def duration(text: str) -> float:
 def _reproduce(args: argparse.Namespace) -> Result:
     local = _local_recipes(args.which)
     alone = args.which is not None and bool(local)
-    wanted = () if alone else tasks(args.which, seeds_of(args.seeds) if args.seeds is not None else None)
+    wanted = () if alone else paper_runs(args.which, parse_seeds(args.seeds) if args.seeds is not None else None)
     started, reproduction = time.monotonic(), Reproduction(Store())
     for warning in reproduction.warnings:
         print(f"dpviz: {warning}", file=sys.stderr)
     if args.list:
         return _listed(reproduction, wanted, local)
-    check_machine(args)
     outcomes = []
     missing = reproduction.missing(wanted, args.until_epoch)
-    with foreground(reproduction.store, len(missing), args.until_epoch) as runner:
-        made = reproduction.run(
-            missing, runner, seconds=args.time_budget, device=args.device, data_dir=args.data_dir, on_task=_announce
-        )
-        for outcome in made:
+    with foreground(reproduction.store, len(missing)) as runner:
+        options = checked_options(args, runner, args.until_epoch)
+        for outcome in reproduction.run(missing, runner, options=options, seconds=args.time_budget, on_start=_announce):
             outcomes.append(outcome)
             print(_sentence(outcome), file=sys.stderr, flush=True)
     stopped = any(outcome.state == "stopped" for outcome in outcomes)
@@ -97,21 +96,21 @@ def _reproduce_locally(recipes: tuple[LocalRecipe, ...], args: argparse.Namespac
             yield recipe.name
 
 
-def _listed(reproduction: Reproduction, wanted: tuple[Task, ...], local: tuple[LocalRecipe, ...]) -> Result:
+def _listed(reproduction: Reproduction, wanted: tuple[PaperRun, ...], local: tuple[LocalRecipe, ...]) -> Result:
     rows: list[tuple[str, int | None, str]]
-    rows = [(task.recipe, task.seed, reproduction.state(task)) for task in wanted]
+    rows = [(run.recipe, run.seed, reproduction.state(run)) for run in wanted]
     absent = missing_locally(local)
     rows += [(recipe.name, None, "missing" if recipe in absent else "cached") for recipe in local]
     data = [{"experiment": recipe, "seed": seed, "state": state} for recipe, seed, state in rows]
     return {"runs": data, "warnings": reproduction.warnings}, table(("experiment", "seed", "state"), rows)
 
 
-def _announce(task: Task) -> None:
-    print(f"{task}: {task.spec.epochs} epochs", file=sys.stderr, flush=True)
+def _announce(run: PaperRun) -> None:
+    print(f"{run}: {run.spec.epochs} epochs", file=sys.stderr, flush=True)
 
 
 def _sentence(outcome: Outcome) -> str:
-    text = f"{outcome.task}: {outcome.state}"
+    text = f"{outcome.wanted}: {outcome.state}"
     if outcome.error:
         return f"{text}: {outcome.error}"
     last = outcome.run.epochs[-1] if outcome.run and outcome.run.epochs else None
@@ -121,8 +120,8 @@ def _sentence(outcome: Outcome) -> str:
 def _outcome_json(outcome: Outcome) -> dict[str, Any]:
     last = outcome.run.epochs[-1] if outcome.run and outcome.run.epochs else None
     return {
-        "experiment": outcome.task.recipe,
-        "seed": outcome.task.seed,
+        "experiment": outcome.wanted.recipe,
+        "seed": outcome.wanted.seed,
         "state": outcome.state,
         "error": outcome.error,
         "test_accuracy": last.test_accuracy if last else None,
@@ -133,7 +132,8 @@ def _outcome_json(outcome: Outcome) -> dict[str, Any]:
 
 
 def _papers_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("which", nargs="?", metavar="PAPER", choices=tuple(PAPERS), help="all papers, if left out")
+    names = f"{', '.join(PAPERS)}; all, if left out"
+    parser.add_argument("which", nargs="?", metavar="PAPER", choices=tuple(PAPERS), help=names)
 
 
 def _papers(args: argparse.Namespace) -> Result:
@@ -152,9 +152,14 @@ def _papers(args: argparse.Namespace) -> Result:
     data = {
         "experiments": [_experiment_json(row) for row in rows],
         "claims": [_claim_json(claim, finding) for claim, finding in checked],
+        "reported": [dataclasses.asdict(number) for number in REPORTED if _shown(number, args.which)],
         "warnings": warnings,
     }
     return data, "\n\n".join(parts)
+
+
+def _shown(number: Reported, paper: str | None) -> bool:
+    return paper in (None, number.paper) and number.quantity in HEADLINES
 
 
 def _row(row: Experiment) -> tuple[Any, ...]:
@@ -178,8 +183,8 @@ def _shortened(ours: Measured) -> str:
 def _experiment_json(row: Experiment) -> dict[str, Any]:
     """Accuracies (and prestige's errors) are fractions; null: not reported, not measured, no guarantee."""
     ours, reported = row.measured, row.reported
-    told = {"value": reported.value, "place": reported.place, "quantity": reported.quantity} if reported else None
-    found = ours and {
+    theirs = {"value": reported.value, "place": reported.place, "quantity": reported.quantity} if reported else None
+    measured_json = ours and {
         "mean": ours.mean,
         "std": ours.std,
         "seeds": len(ours.values),
@@ -189,8 +194,8 @@ def _experiment_json(row: Experiment) -> dict[str, Any]:
     return {
         "paper": row.paper,
         "name": row.name,
-        "reported": told,
-        "ours": found,
+        "reported": theirs,
+        "ours": measured_json,
         "epsilon": {"claimed": row.claimed, "sound": row.sound},
     }
 

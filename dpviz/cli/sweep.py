@@ -6,19 +6,19 @@ import argparse
 import contextlib
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-from dpviz.cli.command import Command, Result, epsilon_text, table
-from dpviz.cli.training import check_machine, machine_arguments
+from dpviz.cli.command import Command, epsilon_text, table
+from dpviz.cli.command import Result as Printed
+from dpviz.cli.progress import Bar
+from dpviz.cli.training import checked_options, machine_arguments
 from dpviz.privacy.registry import InputError
-from dpviz.runs.execution.job import cores
-from dpviz.runs.execution.ray_runner import ClusterRunner, ray_address
-from dpviz.runs.execution.runner import BackgroundRunner
+from dpviz.runs.execution.interrupt import stopping_on
+from dpviz.runs.execution.runners import ray_address, runner_for
 from dpviz.runs.store.records import Run
 from dpviz.runs.store.store import Store
-from dpviz.runs.sweeps import result as fold
-from dpviz.runs.sweeps.driver import WIDTH, Drive
+from dpviz.runs.sweeps.driver import SweepDriver
+from dpviz.runs.sweeps.result import Result, price_words, result, result_json
 from dpviz.runs.sweeps.spec import Candidate, Sweep, read_toml
 
 MAX_BYTES = 1_000_000
@@ -30,29 +30,22 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     machine_arguments(parser)
 
 
-def _sweep(args: argparse.Namespace) -> Result:
+def _sweep(args: argparse.Namespace) -> Printed:
     sweep = read_file(args.file)
     store = Store()
-    check_machine(args)
     # Ray prints what it has to say, such as that a node is gone, to standard output, which is for the result alone.
     aside = contextlib.redirect_stdout(sys.stderr)
-    with aside, crew_for(store, ray_address(args.ray), args.device) as (crew, width):
-        line = Line(sweep)
-        options = {"device": args.device, "data_dir": args.data_dir, "on_end": line.ended}
-        drive = Drive(sweep, store, crew, width=_width(sweep, crew, width), **options)
-        line.found = fold.result(store, sweep.id).done
-        with stopping(drive):
-            drive.run()
-    if drive.problem:
-        raise InputError(f"the sweep stopped: {drive.problem}")
-    found = fold.result(store, sweep.id)
-    args.exit_code = 130 if not found.finished else 1 if found.failed else 0
-    return fold.result_json(found), _text(found)
-
-
-def _width(sweep: Sweep, crew: object, width: int) -> int:
-    """A search learns from what is done: nothing is proposed before somebody has time for it."""
-    return getattr(crew, "slots", 1) if sweep.search else width
+    with aside, contextlib.closing(runner_for(store, ray_address(args.ray))) as runner:
+        ended = Ended(sweep)
+        driver = SweepDriver(sweep, store, runner, options=checked_options(args, runner), on_end=ended.say)
+        ended.count = result(store, sweep.id).done
+        with stopping_on(driver.stop, signal.SIGINT, signal.SIGTERM):
+            driver.run()
+    if driver.problem:
+        raise InputError(f"the sweep stopped: {driver.problem}")
+    outcome = result(store, sweep.id)
+    args.exit_code = 130 if not outcome.finished else 1 if outcome.failed else 0
+    return result_json(outcome), _text(outcome)
 
 
 def read_file(path: Path) -> Sweep:
@@ -65,75 +58,41 @@ def read_file(path: Path) -> Sweep:
         raise InputError(f"cannot read {str(path)!r}: it is not text") from None
 
 
-@contextlib.contextmanager
-def crew_for(store: Store, address: str, device: str) -> Iterator[tuple[BackgroundRunner | ClusterRunner, int]]:
-    """Who trains: a cluster if there is an address, else this process with all of its cores; and how many at a time."""
-    crew: BackgroundRunner | ClusterRunner
-    if address:
-        crew = ClusterRunner(store, address, device=device)
-        width = crew.width
-    else:
-        crew, width = BackgroundRunner(store, threads=cores()), WIDTH
-    try:
-        yield crew, width
-    finally:
-        crew.close()
-
-
-@contextlib.contextmanager
-def stopping(drive: Drive) -> Iterator[None]:
-    """Ctrl-C ends the sweep's runs as stopped, with checkpoints."""
-
-    def stop(number: int, frame: object) -> None:
-        drive.stop()
-        signal.signal(number, signal.default_int_handler)  # a second Ctrl-C does not wait for the step
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-class Line:
-    """One line on standard error for each run that has ended, with how far the whole is."""
+class Ended:
+    """One line for each run that has ended, with how far the whole is."""
 
     def __init__(self, sweep: Sweep) -> None:
-        self.sweep, self.found = sweep, 0
+        self.sweep, self.count, self._bar = sweep, 0, Bar()
 
-    def ended(self, candidate: Candidate, run: Run) -> None:
-        self.found += 1
-        told = f"test accuracy {run.epochs[-1].test_accuracy:.2%}" if run.status == "done" else run.status
+    def say(self, candidate: Candidate, run: Run) -> None:
+        self.count += 1
+        how = f"test accuracy {run.epochs[-1].test_accuracy:.2%}" if run.status == "done" else run.status
         why = f" ({run.error})" if run.error else ""
-        print(
-            f"{self.found} of {self.sweep.runs}: {candidate.label}, seed {run.spec.seed}: {told}{why}",
-            file=sys.stderr,
-            flush=True,
-        )
+        self._bar.say(f"{self.count} of {self.sweep.runs}: {candidate.label}, seed {run.spec.seed}: {how}{why}")
 
 
-def _text(found: fold.Result) -> str:
+def _text(outcome: Result) -> str:
     heads = ("candidate", "runs", "test accuracy", "std (points)", "epsilon (sound)", "")
+    front = outcome.front if outcome.sweep.search else ()
     rows = [
         (
             row.candidate.label,
-            f"{len(row.done)}/{len(found.sweep.seeds)}",
+            f"{len(row.done)}/{len(outcome.sweep.seeds)}",
             f"{row.mean:.2%}" if row.mean is not None else None,
             f"{100 * row.std:.2f}" if row.std is not None else None,
             epsilon_text(row.epsilon) if row.epsilon is not None else ("none" if row.done else None),
-            "winner" if row is found.winner else "on the front" if found.sweep.search and row in found.front else "",
+            "winner" if row is outcome.winner else "on the front" if row in front else "",
         )
-        for row in found.rows
+        for row in outcome.rows
     ]
     parts = [table(heads, rows)]
-    parts += [f"{row.candidate.label} failed: {row.problem}" for row in found.rows if row.problem]
-    if found.winner is not None:
-        chosen = f"The winner is {found.winner.candidate.label} with {found.winner.mean:.2%}."
-        parts.append("\n".join((chosen, *fold.price_words(found))))
-    if not found.finished:
-        left = found.total - found.done - found.failed
-        parts.append(f"{left} of {found.total} runs are left; give the same file again to go on.")
+    parts += [f"{row.candidate.label} failed: {row.problem}" for row in outcome.rows if row.problem]
+    if outcome.winner is not None:
+        chosen = f"The winner is {outcome.winner.candidate.label} with {outcome.winner.mean:.2%}."
+        parts.append("\n".join((chosen, *price_words(outcome))))
+    if not outcome.finished:
+        left = outcome.total - outcome.done - outcome.failed
+        parts.append(f"{left} of {outcome.total} runs are left; give the same file again to go on.")
     return "\n\n".join(parts)
 
 

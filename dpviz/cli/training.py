@@ -6,27 +6,26 @@ import argparse
 import contextlib
 import dataclasses
 import json
-import math
 import signal
 import statistics
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dpviz.cli.command import Command, Result, epsilon_text, table, whole
+from dpviz.cli.command import Command, Result, spent_text, table, whole
+from dpviz.cli.progress import RunBar
 from dpviz.privacy.registry import InputError
 from dpviz.privacy.schedules import CUSTOM
-from dpviz.runs.execution.runner import DEVICES, ForegroundRunner, with_seeds
-from dpviz.runs.settings import DEFAULT, change, parse, with_listed_epochs
-from dpviz.runs.store.records import Progress, Run, Summary
+from dpviz.runs.execution.interrupt import stopping_on
+from dpviz.runs.execution.job import DEVICES, RunOptions
+from dpviz.runs.execution.runner import Runner, with_seeds
+from dpviz.runs.execution.runners import runner_for
+from dpviz.runs.settings import DEFAULT, change, parse, parse_seeds, with_listed_epochs
+from dpviz.runs.store.records import Run, Summary
 from dpviz.runs.store.store import MAX_TITLE, Store
-from dpviz.training.spec import EpochRecord, RunSpec
+from dpviz.training.spec import RunSpec
 from dpviz.training.tables import DATASETS
-from dpviz.views.numbers import duration_words
 
-BAR = 24
 EXIT_CODES = {"failed": 1, "stopped": 130}
 
 
@@ -44,7 +43,7 @@ def _train_arguments(parser: argparse.ArgumentParser) -> None:
         "schedule.start=5, schedule=5,4,3; may be given several times",
     )
     parser.add_argument("--epochs", type=whole, help="train so long; the schedule is drawn over them by its formula")
-    parser.add_argument("--seeds", help="one run a seed, for example 0,1,2")
+    parser.add_argument("--seeds", help="one run per seed, for example 0,1,2")
     parser.add_argument("--title", default="", help="a name for the runs")
     machine_arguments(parser)
 
@@ -57,10 +56,11 @@ def machine_arguments(parser: argparse.ArgumentParser) -> None:
 def _train(args: argparse.Namespace) -> Result:
     specs = _specs(args)
     store = Store()
-    check_machine(args)
     with foreground(store, len(specs)) as runner:
-        title = args.title or _origin(args, specs[0])
-        ids = runner.start_all(specs, title=title, device=args.device, data_dir=args.data_dir)
+        options = checked_options(args, runner)
+        ids = runner.start_all(specs, title=args.title or _origin(args, specs[0]), options=options)
+        for run_id in ids:
+            runner.wait(run_id)
     return _results([store.get(run_id) for run_id in ids], args)
 
 
@@ -79,7 +79,7 @@ def _specs(args: argparse.Namespace) -> tuple[RunSpec, ...]:
     if args.seeds is not None and "seed" in settings:
         raise InputError("the seed is given twice, by --seeds and by --set")
     spec = change(start, with_listed_epochs(settings))
-    return with_seeds(spec, seeds_of(args.seeds)) if args.seeds is not None else (spec,)
+    return with_seeds(spec, parse_seeds(args.seeds)) if args.seeds is not None else (spec,)
 
 
 def _origin(args: argparse.Namespace, spec: RunSpec) -> str:
@@ -88,72 +88,25 @@ def _origin(args: argparse.Namespace, spec: RunSpec) -> str:
     return f"{args.recipe} with {' '.join(args.set)}"[:MAX_TITLE] if changed else ""
 
 
-def seeds_of(text: str) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise InputError(f"seeds are whole numbers with commas between, for example 0,1,2; got {text!r}") from None
-
-
-def check_machine(args: argparse.Namespace) -> None:
-    """Refuse a device or a data folder that is not there before anything is written."""
-    from dpviz.training.engine import pick_device
-
-    pick_device(args.device)
+def checked_options(args: argparse.Namespace, runner: Runner, until: int | None = None) -> RunOptions:
+    """What --device and --data-dir say; what is not there is refused before anything is written."""
+    options = RunOptions(args.device, args.data_dir, until)
+    runner.check_device(options.device)
     if args.data_dir is not None and not args.data_dir.is_dir():
         raise InputError(f"--data-dir must be a folder, and {str(args.data_dir)!r} is none")
+    return options
 
 
 @contextlib.contextmanager
-def foreground(store: Store, runs: int, until: int | None = None) -> Iterator[ForegroundRunner]:
-    """A runner with a progress bar on standard error; Ctrl-C ends its runs as stopped, with a checkpoint."""
-    bar = Bar(runs)
-    runner = ForegroundRunner(store, on_progress=bar.step, on_epoch=bar.epoch, until=until)
-
-    def stop(number: int, frame: object) -> None:
-        runner.stop_all()
-        signal.signal(number, signal.default_int_handler)  # a second Ctrl-C does not wait for the step
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield runner
-    finally:
-        bar.close()
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-class Bar:
-    """One line on standard error that is drawn over; where that is no terminal, one line an epoch."""
-
-    def __init__(self, runs: int) -> None:
-        self.runs, self.drawn = runs, 0.0
-        self.ids: list[str] = []
-        self.terminal = sys.stderr.isatty()
-
-    def step(self, progress: Progress) -> None:
-        now = time.monotonic()
-        if not self.terminal or (now - self.drawn < 0.1 and progress.step < progress.steps):
-            return
-        self.drawn = now
-        done = round(BAR * progress.step / progress.steps)
-        left = "" if progress.seconds_left is None else f", {duration_words(progress.seconds_left)} left"
-        text = f"{self._name(progress.run_id)} [{'#' * done:{BAR}}] step {progress.step:,} of {progress.steps:,}{left}"
-        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
-
-    def epoch(self, run_id: str, record: EpochRecord) -> None:
-        text = f"{self._name(run_id)} epoch {record.epoch}: test accuracy {record.test_accuracy:.2%}"
-        clear = "\r\x1b[K" if self.terminal else ""
-        print(f"{clear}{text}, sound epsilon {_epsilon(record.epsilon_sound)}", file=sys.stderr, flush=True)
-
-    def close(self) -> None:
-        if self.terminal:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-
-    def _name(self, run_id: str) -> str:
-        if run_id not in self.ids:
-            self.ids.append(run_id)
-        return run_id if self.runs == 1 else f"{run_id} ({self.ids.index(run_id) + 1} of {self.runs})"
+def foreground(store: Store, runs: int) -> Iterator[Runner]:
+    """A runner with a progress bar; Ctrl-C ends its runs as stopped, with a checkpoint."""
+    shown = RunBar(runs)
+    runner = runner_for(store, on_progress=shown.step, on_epoch=shown.epoch)
+    with contextlib.closing(runner), stopping_on(runner.stop_all, signal.SIGINT, signal.SIGTERM):
+        try:
+            yield runner
+        finally:
+            shown.bar.clear()
 
 
 def _results(runs: list[Run], args: argparse.Namespace) -> Result:
@@ -199,8 +152,8 @@ def _epochs_table(run: Run) -> str:
         (
             record.epoch,
             record.noise_multiplier,
-            _epsilon(record.epsilon_sound),
-            _epsilon(record.epsilon_claimed),
+            spent_text(record.epsilon_sound),
+            spent_text(record.epsilon_claimed),
             f"{record.test_accuracy:.2%}",
             record.test_loss,
             f"{record.seconds:.1f}",
@@ -223,18 +176,11 @@ def _runs_table(runs: list[Summary]) -> str:
                 run.seed,
                 f"{run.epochs_done}/{run.epochs}",
                 f"{run.test_accuracy:.2%}" if run.test_accuracy is not None else None,
-                _epsilon(sound, run.at_most) if run.begun else None,
-                _epsilon(claimed, run.at_most) if run.begun else None,
+                spent_text(sound, run.at_most) if run.begun else None,
+                spent_text(claimed, run.at_most) if run.begun else None,
             )
         )
     return table(heads, rows)
-
-
-def _epsilon(value: float | None, at_most: bool = False) -> str:
-    """Never a number where there is no guarantee."""
-    if value is None:
-        return "none"
-    return ("at most " if at_most and value < math.inf else "") + epsilon_text(value)
 
 
 # --- runs ---------------------------------------------------------------------------------------------------------
@@ -289,9 +235,9 @@ def _setting(value: Any) -> str:
 
 
 def _resume(store: Store, args: argparse.Namespace) -> Result:
-    check_machine(args)
     with foreground(store, 1) as runner:
-        runner.resume(args.id, device=args.device, data_dir=args.data_dir)
+        runner.resume(args.id, options=checked_options(args, runner))
+        runner.wait(args.id)
     return _results([store.get(args.id)], args)
 
 
@@ -325,19 +271,17 @@ def _data_arguments(parser: argparse.ArgumentParser) -> None:
 def _data(args: argparse.Namespace) -> Result:
     from dpviz.training.data.readers import available, places
 
-    found = available(args.data_dir)
-    rows = [(name, "yes" if place else "no", str(place) if place else None) for name, place in found]
+    folders = available(args.data_dir)
+    rows = [(name, "yes" if folder else "no", str(folder) if folder else None) for name, folder in folders]
     text = table(("dataset", "there", "folder"), rows)
-    missing = [name for name, place in found if place is None]
+    missing = [name for name, folder in folders if folder is None]
     if missing:
         text += "\n\nMissing ones are downloaded when a run needs them, or can be put by hand into "
         text += f"{places(args.data_dir)[0]}:"
         text += "".join(
             f"\n  {name}: {DATASETS[name].folder}/ with {', '.join(DATASETS[name].files)}" for name in missing
         )
-    data = [
-        {"dataset": name, "there": place is not None, "folder": str(place) if place else None} for name, place in found
-    ]
+    data = [{"dataset": name, "there": there == "yes", "folder": folder} for name, there, folder in rows]
     return {"datasets": data}, text
 
 

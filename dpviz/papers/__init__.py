@@ -1,7 +1,8 @@
 """What each paper reports, as data with its place, and the recipe of each of its experiments.
 
 Every paper has a folder here: `paper.toml` (its names, what it proposes, its picture, what it leaves open, its
-recipes), one CSV file for each of its tables, and `text.csv` for the numbers that only its text gives.
+recipes), one CSV file for each of its tables, and `text.csv` for the numbers that only its text gives. The folder
+`state-of-the-art` has the same form; its `cited.csv` holds what other papers report.
 """
 
 from dpviz.papers.library import (

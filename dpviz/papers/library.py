@@ -1,8 +1,9 @@
 """PAPERS, REPORTED, RECIPES and LOCAL_RECIPES, read once from the papers' folders: every folder with a `paper.toml`.
 
-A table file is as wide as the paper's table: a row is an experiment, `epsilon`, `delta`, `spread` and `note` describe
-it, and every other column is a quantity. A recipe starts from its paper's [base], or from the recipe it is `like`.
-Experiments without a recipe have their names in [titles].
+A table file is as wide as the paper's table: a row is an experiment, the columns in DESCRIBING describe it, and every
+other column is a quantity. `text.csv` and `cited.csv` (results of other papers) name the place of each row. A recipe
+starts from its paper's [base], or from the recipe it is `like`. Experiments without a recipe have their names in
+[titles].
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from dpviz.privacy.schedules import Schedule
 from dpviz.training.local.spec import LocalSpec
 from dpviz.training.spec import RunSpec
 
-DESCRIBING = ("place", "experiment", "epsilon", "delta", "spread", "note")
+NUMBERS, WORDS = ("epsilon", "epsilon_sound", "delta", "spread"), ("note", "dataset")
+DESCRIBING = ("place", "experiment", *NUMBERS, *WORDS)
 KINDS = {"table": "Table", "figure": "Fig."}
 
 
@@ -37,7 +39,7 @@ def _reported(paper: str, folder: Traversable) -> Iterator[Reported]:
         if ending != "csv":
             continue
         kind, _, number = stem.partition("-")
-        source = "table" if kind in KINDS else "text"
+        source = "table" if kind in KINDS else kind
         of_file = f"{KINDS[kind]} {number}" if kind in KINDS else ""
         for row in csv.DictReader(file.read_text(encoding="utf-8").splitlines()):
             place = ", ".join(filter(None, (of_file, row.get("place"))))
@@ -45,11 +47,11 @@ def _reported(paper: str, folder: Traversable) -> Iterator[Reported]:
 
 
 def _numbers(paper: str, place: str, source: str, row: Mapping[str, str]) -> Iterator[Reported]:
-    described = {name: float(row[name]) for name in ("epsilon", "delta", "spread") if row.get(name)}
+    described: dict[str, Any] = {name: float(row[name]) for name in NUMBERS if row.get(name)}
+    described |= {name: row[name] for name in WORDS if row.get(name)}
     for quantity, cell in row.items():
         if quantity not in DESCRIBING and cell:
-            note = row.get("note") or ""
-            yield Reported(paper, row["experiment"], quantity, float(cell), place, source, note=note, **described)
+            yield Reported(paper, row["experiment"], quantity, float(cell), place, source, **described)
 
 
 def _settings(name: str, data: Mapping[str, Any]) -> dict[str, Any]:

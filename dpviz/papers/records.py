@@ -14,7 +14,7 @@ from dpviz.training.spec import EpochRecord, RunSpec
 
 T = TypeVar("T")
 
-SOURCES = ("table", "text")
+SOURCES = ("table", "text", "cited")
 VERDICTS = ("holds", "holds partly", "does not hold", "not checked")
 TEST_ACCURACY = "test_accuracy"
 HEADLINES = (TEST_ACCURACY, "test_error")  # what experiments are compared by
@@ -24,7 +24,8 @@ HEADLINES = (TEST_ACCURACY, "test_error")  # what experiments are compared by
 class Reported:
     """One number that a paper prints, and where. Accuracies and errors are fractions; epsilon and delta as claimed.
 
-    `source` says what it was typed from: a table (or a figure that is one) or running text.
+    `source` says what it was typed from: a table (or a figure that is one), running text, or cited from another paper.
+    Where no recipe says it, `dataset` is what it was measured on and `epsilon_sound` the epsilon that holds for it.
     """
 
     paper: str
@@ -37,6 +38,8 @@ class Reported:
     delta: float | None = None
     spread: float | None = None
     note: str = ""
+    dataset: str = ""
+    epsilon_sound: float | None = None
 
     def __post_init__(self) -> None:
         if not (self.place and self.source in SOURCES):

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from dpviz.papers import recipe as recipe_named
 from dpviz.privacy.registry import InputError
-from dpviz.runs.execution.job import cores
-from dpviz.runs.execution.runner import BackgroundRunner, ForegroundRunner
+from dpviz.runs.execution.interrupt import stopping_on
+from dpviz.runs.execution.job import RunOptions
+from dpviz.runs.execution.runner import Runner
+from dpviz.runs.execution.runners import runner_for
 from dpviz.runs.settings import DEFAULT, change, with_listed_epochs
 from dpviz.runs.store.records import Run
 from dpviz.runs.store.store import Store
-from dpviz.runs.sweeps.driver import WIDTH, Drive
+from dpviz.runs.sweeps.driver import SweepDriver
 from dpviz.runs.sweeps.result import Result, result
 from dpviz.runs.sweeps.spec import Candidate, Sweep, sweep_of
 from dpviz.training.spec import EpochRecord, RunSpec
@@ -46,14 +47,19 @@ def train(
     a Schedule. A whole RunSpec can be given instead of a recipe.
 
     A run that fails raises InputError with its reason. Ctrl-C stops the run with a checkpoint (`dpviz runs resume`
-    goes on) and then raises KeyboardInterrupt.
+    goes on) and then raises KeyboardInterrupt. `on_epoch` is called from the thread that trains.
     """
     planned = planned_spec(spec, recipe, settings)
-    store, data_dir = as_store(store), check_machine(device, data_dir)
-    told = (lambda _, record: on_epoch(record)) if on_epoch else None
-    runner = ForegroundRunner(store, on_epoch=told)
-    with interruptible(runner.stop_all):
-        run = store.get(runner.start(planned, title=title, device=device, data_dir=data_dir))
+    store = as_store(store)
+    runner = runner_for(store, on_epoch=(lambda _, record: on_epoch(record)) if on_epoch else None)
+    with contextlib.closing(runner):
+        options = checked_options(runner, device, data_dir)
+        with stopping_on(runner.stop_all, signal.SIGINT) as pressed:
+            run_id = runner.start(planned, title=title, options=options)
+            runner.wait(run_id)
+    if pressed.is_set():
+        raise KeyboardInterrupt
+    run = store.get(run_id)
     if run.status == "failed":
         raise InputError(f"run {run.id} failed: {run.error}")
     return run
@@ -79,22 +85,20 @@ def sweep(
             "give either a Sweep or its description, for example grid={'schedule': ['constant', 'linear']}"
         )
     plan = plan.check() if plan is not None else sweep_of(description)
-    store, data_dir = as_store(store), check_machine(device, data_dir)
+    store = as_store(store)
 
     def ended(candidate: Candidate, run: Run) -> None:
         if on_run:
             on_run(run)
 
-    crew = BackgroundRunner(store, threads=cores())
-    try:
-        width = 1 if plan.search else WIDTH  # a search learns from what is done before it proposes more
-        drive = Drive(plan, store, crew, width=width, device=device, data_dir=data_dir, on_end=ended)
-        with interruptible(drive.stop):
-            drive.run()
-    finally:
-        crew.close()
-    if drive.problem:
-        raise InputError(f"the sweep stopped: {drive.problem}")
+    with contextlib.closing(runner_for(store)) as runner:
+        driver = SweepDriver(plan, store, runner, options=checked_options(runner, device, data_dir), on_end=ended)
+        with stopping_on(driver.stop, signal.SIGINT) as pressed:
+            driver.run()
+    if pressed.is_set():
+        raise KeyboardInterrupt
+    if driver.problem:
+        raise InputError(f"the sweep stopped: {driver.problem}")
     return result(store, plan.id)
 
 
@@ -116,38 +120,13 @@ def as_store(store: Store | Folder | None) -> Store:
     return store if isinstance(store, Store) else Store(store)
 
 
-def check_machine(device: str, data_dir: Folder | None) -> Path | None:
-    """The data folder as a path; a device or a folder that is not there is refused before anything is written."""
-    try:
-        from dpviz.training.engine import pick_device
-    except ModuleNotFoundError as error:
-        raise InputError(f"training needs {error.name}; install it with pip install 'dpviz[train]'") from None
-    pick_device(device)
+def checked_options(runner: Runner, device: str, data_dir: Folder | None) -> RunOptions:
+    """Device and data folder; one that is not there is refused before anything is written."""
     if data_dir is not None and not Path(data_dir).is_dir():
         raise InputError(f"data_dir must be a folder, and {str(data_dir)!r} is none")
-    return None if data_dir is None else Path(data_dir)
-
-
-@contextlib.contextmanager
-def interruptible(stop: Callable[[], None]) -> Iterator[None]:
-    """Let Ctrl-C stop what is at work, with its checkpoint, and become KeyboardInterrupt after that.
-
-    Otherwise a notebook, which lives on, would keep the run's lock, and the run would seem to be running.
-    """
-    if threading.current_thread() is not threading.main_thread():  # signals come to the main thread alone
-        yield
-        return
-    pressed = threading.Event()
-
-    def handler(number: int, frame: object) -> None:
-        pressed.set()
-        stop()
-        signal.signal(number, signal.default_int_handler)  # a second Ctrl-C does not wait for the step
-
-    before = signal.signal(signal.SIGINT, handler)
+    options = RunOptions(device, None if data_dir is None else Path(data_dir))
     try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before or signal.default_int_handler)
-    if pressed.is_set():
-        raise KeyboardInterrupt
+        runner.check_device(device)
+    except ModuleNotFoundError as error:
+        raise InputError(f"training needs {error.name}; install it with pip install 'dpviz[train]'") from None
+    return options

@@ -126,7 +126,7 @@ def experiments(results: Mapping[str, Measured], paper: str | None = None) -> tu
         wanted = paper in (None, number.paper) and number.quantity in HEADLINES
         if wanted and number.name not in seen:
             seen.add(number.name)
-            rows.append(Experiment(number.paper, number.name, None, number, None, number.epsilon, None))
+            rows.append(Experiment(number.paper, number.name, None, number, None, number.epsilon, number.epsilon_sound))
     return tuple(rows)
 
 

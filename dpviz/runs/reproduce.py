@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from dpviz.papers import PAPERS, RECIPES, recipes_of
+from dpviz.papers import PAPERS, RECIPES, local_recipes_of, recipes_of
 from dpviz.paths import cached_runs_folder
 from dpviz.privacy.registry import InputError
-from dpviz.runs.execution.runner import ForegroundRunner
+from dpviz.runs.execution.job import RunOptions
+from dpviz.runs.execution.runner import AUTO, Runner
 from dpviz.runs.store.cached import CachedRun, cached_runs, read_cached, write_cached
 from dpviz.runs.store.lock import Lock
 from dpviz.runs.store.records import RESUMABLE, Run
@@ -26,7 +27,7 @@ from dpviz.training.spec import STREAMS, RunSpec
 from dpviz.training.tables import METHODS
 
 SEEDS = (0, 1, 2)
-CLAIMS = ".reproduce"  # in the store's folder: a lock a task
+LOCKS = ".reproduce"  # in the store's folder: one lock per run
 
 # What is worth most comes first: one seed of whatever decides a claim, then more seeds, then what takes hours.
 # A line is (patterns of recipes, seeds); what no line names follows in the papers' order.
@@ -59,8 +60,8 @@ ORDER: tuple[tuple[tuple[str, ...], tuple[int, ...]], ...] = (
 
 
 @dataclass(frozen=True)
-class Task:
-    """One run to be made: an experiment with a seed.
+class PaperRun:
+    """One run of a paper's experiment: its recipe with a seed.
 
     Where a paper looks inside its runs, seed 0 does too; screening counts the updates that it accepted there.
     """
@@ -81,28 +82,28 @@ class Task:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a task: cached, shortened (and cached), shared (another experiment's), stopped or failed."""
+    """What became of it: cached, shortened (and cached), shared (another experiment's), stopped or failed."""
 
-    task: Task
+    wanted: PaperRun
     state: str
     run: Run | None = None
     error: str = ""
 
 
-def tasks(which: str | None = None, seeds: Iterable[int] | None = None) -> tuple[Task, ...]:
+def paper_runs(which: str | None = None, seeds: Iterable[int] | None = None) -> tuple[PaperRun, ...]:
     """Every run of a paper or an experiment, or of all of them, the most valuable first."""
     wanted = _recipes(which)
     allowed = tuple(SEEDS if seeds is None else seeds)
     every = [(patterns, tier) for patterns, tier in ORDER] + [(("*",), SEEDS), (("*",), allowed)]
-    found = (
-        Task(name, seed)
+    ordered = (
+        PaperRun(name, seed)
         for patterns, tier in every
         for seed in tier
         for pattern in patterns
         for name in wanted
         if seed in allowed and fnmatchcase(name, pattern)
     )
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(ordered))
 
 
 def _recipes(which: str | None) -> tuple[str, ...]:
@@ -112,7 +113,8 @@ def _recipes(which: str | None) -> tuple[str, ...]:
         return (RECIPES[which].name,)
     names = tuple(recipe.name for recipe in recipes_of(PAPERS[which].name))
     if not names:
-        raise InputError(f"{which} has no runs: its experiments are trials under local privacy")
+        why = "its experiments are trials under local privacy" if local_recipes_of(which) else "it is only cited"
+        raise InputError(f"{which} has no runs: {why}")
     return names
 
 
@@ -125,100 +127,99 @@ class Reproduction:
         self.warnings = listing.warnings
         self.cached = {(f"{run.paper}/{run.experiment}", run.seed): run for run in listing.runs}
 
-    def state(self, task: Task) -> str:
+    def state(self, paper_run: PaperRun) -> str:
         """cached, begun (in the store), shortened (cached, but not to its end) or missing.
 
         A cached run of other settings than the recipe's is missing.
         """
-        if self._is_cached(task):
+        if self._is_cached(paper_run):
             return "cached"
-        if self._begun(task.spec):
+        if self._begun(paper_run.spec):
             return "begun"
-        return "shortened" if self._is_cached(task, until=1) else "missing"
+        return "shortened" if self._is_cached(paper_run, until=1) else "missing"
 
-    def missing(self, wanted: Iterable[Task], until: int | None = None) -> tuple[Task, ...]:
+    def missing(self, wanted: Iterable[PaperRun], until: int | None = None) -> tuple[PaperRun, ...]:
         """What is not cached up to this epoch, or to the end."""
-        return tuple(task for task in wanted if not self._is_cached(task, until))
+        return tuple(paper_run for paper_run in wanted if not self._is_cached(paper_run, until))
 
     def run(
         self,
-        wanted: Iterable[Task],
-        runner: ForegroundRunner,
+        wanted: Iterable[PaperRun],
+        runner: Runner,
         *,
+        options: RunOptions = AUTO,
         seconds: float | None = None,
-        device: str = "auto",
-        data_dir: Path | None = None,
-        on_task: Callable[[Task], None] = lambda task: None,
+        on_start: Callable[[PaperRun], None] = lambda paper_run: None,
     ) -> Iterator[Outcome]:
         """Make what is missing, one run after the other, until it is done or the time is up.
 
         Processes that share a store share the work: what another one is at, or has made by now, is passed over. Where
-        the runner stops runs early, what they came to is cached, and replaced once somebody makes the whole run.
+        runs are stopped early (`options.until`), what they came to is cached, and replaced once somebody makes the
+        whole run.
         """
         ends = time.monotonic() + seconds if seconds is not None else None
-        for task in self.missing(wanted, runner.until):
+        for paper_run in self.missing(wanted, options.until):
             if ends is not None and time.monotonic() >= ends:
                 return
-            with self._claimed(task, runner.until) as ours:
+            with self._claimed(paper_run, options.until) as ours:
                 if not ours:
                     continue
-                on_task(task)
-                if twin := self._twin(task.spec):
-                    yield Outcome(task, "shared", self._write(_renamed(twin, task), task))
+                on_start(paper_run)
+                if twin := self._twin(paper_run.spec):
+                    yield Outcome(paper_run, "shared", self._write(_renamed(twin, paper_run), paper_run))
                     continue
-                run = self._train(task.spec, runner, ends, device, data_dir)
-                if reached(run, runner.until):
+                run = self._train(paper_run.spec, runner, options, ends)
+                if reached(run, options.until):
                     state = "cached" if run.status == "done" else "shortened"
-                    yield Outcome(task, state, self._write(run, task))
+                    yield Outcome(paper_run, state, self._write(run, paper_run))
                     continue
-                yield Outcome(task, run.status, run, run.error)
+                yield Outcome(paper_run, run.status, run, run.error)
                 if run.status == "stopped":
                     return
 
     @contextmanager
-    def _claimed(self, task: Task, until: int | None = None) -> Iterator[bool]:
-        """Whether the task is this process' to do; nobody else takes it meanwhile."""
-        claims = self.store.folder / CLAIMS
-        claims.mkdir(parents=True, exist_ok=True)
+    def _claimed(self, paper_run: PaperRun, until: int | None = None) -> Iterator[bool]:
+        """Whether the run is this process' to make; nobody else takes it meanwhile."""
+        locks = self.store.folder / LOCKS
+        locks.mkdir(parents=True, exist_ok=True)
         try:
-            lock = Lock(claims / f"{task.spec.key}.lock")
+            lock = Lock(locks / f"{paper_run.spec.key}.lock")
         except InputError:
             yield False
             return
         try:
-            self._look(task)
-            yield not self._is_cached(task, until)
+            self._look(paper_run)
+            yield not self._is_cached(paper_run, until)
         finally:
             lock.release()
 
-    def _look(self, task: Task) -> None:
+    def _look(self, paper_run: PaperRun) -> None:
         """Take over what another process has cached since this one started."""
-        paper, _, experiment = task.recipe.partition("/")
+        paper, _, experiment = paper_run.recipe.partition("/")
         with suppress(InputError):
-            found = read_cached((self.folder or cached_runs_folder()) / paper / experiment / str(task.seed))
-            self.cached[task.recipe, task.seed] = found
+            cached = read_cached((self.folder or cached_runs_folder()) / paper / experiment / str(paper_run.seed))
+            self.cached[paper_run.recipe, paper_run.seed] = cached
 
-    def _train(
-        self, spec: RunSpec, runner: ForegroundRunner, ends: float | None, device: str, data_dir: Path | None
-    ) -> Run:
+    def _train(self, spec: RunSpec, runner: Runner, options: RunOptions, ends: float | None) -> Run:
         """The run in the store, trained to its end or until the time is up."""
         run_id = self._begun(spec)
-        with _deadline(ends, runner):
+        with _deadline(ends, runner.stop_all):
             if run_id is None:
-                run_id = runner.start(spec, device=device, data_dir=data_dir)
-            elif not reached(self.store.get(run_id), runner.until):
-                runner.resume(run_id, device=device, data_dir=data_dir)
+                run_id = runner.start(spec, options=options)
+            elif not reached(self.store.get(run_id), options.until):
+                runner.resume(run_id, options=options)
+            runner.wait(run_id)
         return self.store.get(run_id)
 
-    def _write(self, run: Run, task: Task) -> Run:
-        paper, _, experiment = task.recipe.partition("/")
+    def _write(self, run: Run, paper_run: PaperRun) -> Run:
+        paper, _, experiment = paper_run.recipe.partition("/")
         written = write_cached(run, paper, experiment, folder=self.folder, replace=True)
-        self.cached[task.recipe, task.seed] = read_cached(written)
+        self.cached[paper_run.recipe, paper_run.seed] = read_cached(written)
         return run
 
-    def _is_cached(self, task: Task, until: int | None = None) -> bool:
-        found = self.cached.get((task.recipe, task.seed))
-        return found is not None and same(found.run.spec, task.spec) and reached(found.run, until)
+    def _is_cached(self, paper_run: PaperRun, until: int | None = None) -> bool:
+        cached = self.cached.get((paper_run.recipe, paper_run.seed))
+        return cached is not None and same(cached.run.spec, paper_run.spec) and reached(cached.run, until)
 
     def _twin(self, spec: RunSpec) -> CachedRun | None:
         """A finished cached run of equal settings, which looked inside if this one has to."""
@@ -226,18 +227,18 @@ class Reproduction:
         return next((run for run in done if run.run.spec.diagnostics >= spec.diagnostics), None)
 
     def _begun(self, spec: RunSpec) -> str | None:
-        """The run in the store that is this task, finished or not."""
+        """The run in the store with these settings, finished or not."""
         alike = (run for run in self.store.list().runs if run.key == spec.key)
         return next((run.id for run in alike if run.status in (*RESUMABLE, "done")), None)
 
 
-def _renamed(twin: CachedRun, task: Task) -> Run:
+def _renamed(twin: CachedRun, paper_run: PaperRun) -> Run:
     """Another experiment's run of equal settings, under this experiment's name; its provenance says so."""
     assert twin.run.provenance is not None
     place = twin.run.provenance.place or f"computed for {twin.paper}/{twin.experiment}"
     provenance = dataclasses.replace(twin.run.provenance, place=place)
     return dataclasses.replace(
-        twin.run, spec=dataclasses.replace(twin.run.spec, recipe=task.recipe), provenance=provenance
+        twin.run, spec=dataclasses.replace(twin.run.spec, recipe=paper_run.recipe), provenance=provenance
     )
 
 
@@ -252,18 +253,16 @@ def same(one: RunSpec, other: RunSpec) -> bool:
     return bool(one.to_json() | labels == other.to_json() | labels)
 
 
-class _deadline:
-    """Stops the runner's run, within a step and with a checkpoint, once the time is up."""
-
-    def __init__(self, ends: float | None, runner: ForegroundRunner) -> None:
-        left = max(0.0, ends - time.monotonic()) if ends is not None else None
-        self.timer = threading.Timer(left, runner.stop_all) if left is not None else None
-
-    def __enter__(self) -> None:
-        if self.timer:
-            self.timer.daemon = True
-            self.timer.start()
-
-    def __exit__(self, *ending: object) -> None:
-        if self.timer:
-            self.timer.cancel()
+@contextmanager
+def _deadline(ends: float | None, stop: Callable[[], None]) -> Iterator[None]:
+    """Call `stop` once the time is up."""
+    if ends is None:
+        yield
+        return
+    timer = threading.Timer(max(0.0, ends - time.monotonic()), stop)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -32,6 +33,16 @@ def parse(pairs: list[str]) -> dict[str, str]:
             raise InputError(f"{key} is set twice")
         settings[key] = value
     return settings
+
+
+def parse_seeds(text: str, most: int | None = None) -> tuple[int, ...]:
+    """Seeds as typed: "0" or "0, 1, 2"; at most so many."""
+    words = [word for word in re.split(r"[,\s]+", text.strip()) if word]
+    if not words or not all(re.fullmatch(r"\d{1,10}", word, flags=re.ASCII) for word in words):
+        raise InputError(f"seeds are whole numbers separated by commas, for example 0, 1, 2; got {text.strip()[:40]!r}")
+    if most is not None and len(words) > most:
+        raise InputError(f"at most {most} seeds at a time, got {len(words)}")
+    return tuple(int(word) for word in words)
 
 
 def change(spec: RunSpec, settings: Mapping[str, Any]) -> RunSpec:

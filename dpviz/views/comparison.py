@@ -110,7 +110,7 @@ def _reported_row(number: Reported, places: str, group: str, point: int) -> tupl
     values = dict.fromkeys(AXES, math.nan) | {
         "epoch": spec.epochs if spec else math.nan,
         "epsilon_claimed": math.nan if number.epsilon is None else number.epsilon,
-        "epsilon_sound": sound.upper if sound else math.nan,
+        "epsilon_sound": sound.upper if sound else number.epsilon_sound or math.nan,
         "test_accuracy": 100 * number.value,
     }
     about = (group, TITLES[number.name], "reported", number.paper, places, dataset_of(number))
@@ -126,7 +126,9 @@ def _datasets_of(paper: str, word: str) -> frozenset[str]:
 
 
 def dataset_of(number: Reported) -> str:
-    """The recipe's dataset; without a recipe that of its relatives, if they agree."""
+    """The number's own, or its recipe's; without a recipe that of its relatives, if they agree."""
+    if number.dataset:
+        return number.dataset
     if number.name in RECIPES:
         return RECIPES[number.name].spec.dataset
     for word in (number.experiment.partition("-")[0], ""):

@@ -10,9 +10,12 @@ import pandas as pd
 import plotly.graph_objects as go
 from scipy.special import erf
 
-from dpviz.papers import RECIPES, Paper
+from dpviz.papers import RECIPES, TITLES, Paper, reported_of
+from dpviz.papers.records import TEST_ACCURACY
 from dpviz.training.local.spec import LocalSpec
+from dpviz.training.tables import DATASETS
 from dpviz.views.axes import COLOURS, layout
+from dpviz.views.runs import title_of
 
 Curves = Mapping[str, tuple[np.ndarray, np.ndarray]]
 HEIGHT = 320
@@ -106,6 +109,28 @@ def acceptance_figure() -> go.Figure:
         for t in (1, 10, 100, 1000)
     }
     return _lines(curves_frame(curves), "Rise of the loss ΔE", "Probability that it is kept")
+
+
+def state_of_the_art_figure() -> go.Figure:
+    """What other papers report at each epsilon, a colour per dataset; a circle that is open is only claimed."""
+    figure = go.Figure(layout=layout("Epsilon, as reported", "Test accuracy (%)", height=HEIGHT))
+    numbers = [number for number in reported_of("state-of-the-art") if number.quantity == TEST_ACCURACY]
+    for colour, dataset in zip(COLOURS, dict.fromkeys(number.dataset for number in numbers), strict=False):
+        rows = [number for number in numbers if number.dataset == dataset]
+        figure.add_scatter(
+            x=[number.epsilon for number in rows],
+            y=[100 * number.value for number in rows],
+            text=[TITLES[number.name] for number in rows],
+            name=title_of(DATASETS, dataset),
+            mode="markers",
+            marker={
+                "color": colour,
+                "size": 9,
+                "symbol": ["circle" if number.epsilon_sound else "circle-open" for number in rows],
+            },
+            hovertemplate="%{text}: %{y:.2f} % at epsilon %{x:g}<extra></extra>",
+        )
+    return figure
 
 
 def idea_figure(paper: Paper) -> go.Figure:

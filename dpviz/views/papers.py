@@ -32,6 +32,7 @@ COLUMNS = (
 )
 NEAR = 1.0  # points: as close as seeds and what papers leave open allow
 FROM_TEXT, OURS_ONLY = "From the text", "Without a reported number"
+HEADINGS = {"text": FROM_TEXT, "cited": "As other papers report"}
 CLOSE, BETTER, WORSE = "#159b77", "#2f7ed8", "#d9544d"
 LABELS_ONLY = "its epsilon covers labels only"
 
@@ -42,7 +43,7 @@ def table_frames(paper: str, results: Mapping[str, Measured]) -> dict[str, pd.Da
     for number in reported_of(paper):
         if number.quantity in HEADLINES:
             table, _, row = number.place.partition(", ")
-            heading, place = (table, row) if number.source == "table" else (FROM_TEXT, number.place)
+            heading, place = (table, row) if number.source == "table" else (HEADINGS[number.source], number.place)
             rows.setdefault(heading, []).append(_reported_row(number, place, results.get(number.name)))
     alone = [row for row in experiments(results, paper) if row.reported is None]
     if alone:
@@ -55,7 +56,9 @@ def _reported_row(number: Reported, place: str, measured: Measured | None) -> tu
     recipe = RECIPES.get(number.name) or LOCAL_RECIPES.get(number.name)
     found = _values(number, measured)
     ours = 100 * fmean(found) if found else math.nan
-    sound = epsilon_words(priced(recipe.spec)[1]) if recipe and _whole_run(number) else "–"
+    sound = epsilon_words(number.epsilon_sound, "–")
+    if recipe and _whole_run(number):
+        sound = epsilon_words(priced(recipe.spec)[1])
     cut_short = measured is not None and measured.shortened and _whole_run(number)
     difference = math.nan if cut_short else ours - 100 * number.value
     spread = 100 * stdev(found) if len(found) > 1 else math.nan

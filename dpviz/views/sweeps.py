@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 
 from dpviz.privacy.registry import Value
 from dpviz.runs.differences import Difference, paired_difference
-from dpviz.runs.sweeps.result import Result, Row
+from dpviz.runs.sweeps.result import CandidateResult, Result
 from dpviz.runs.sweeps.spec import Candidate
 from dpviz.views.axes import AXES, COLOURS, layout, tinted
 
@@ -42,7 +42,7 @@ def sweep_frame(found: Result, value_title: ValueTitle, *, running: bool) -> pd.
     return pd.DataFrame(cells, columns=[*varied, "accuracy", "spread", "epsilon", "runs", "note"])
 
 
-def _note(found: Result, row: Row, running: bool) -> str:
+def _note(found: Result, row: CandidateResult, running: bool) -> str:
     if row.problem:
         return f"failed: {row.problem}"
     if found.sweep.search and row in found.front:
@@ -62,7 +62,7 @@ def progress_text(found: Result, *, running: bool) -> str:
 # --- which is best, and whether that may be chance
 
 
-def leads_of_best(found: Result) -> list[tuple[Row, Difference]]:
+def leads_of_best(found: Result) -> list[tuple[CandidateResult, Difference]]:
     """How far the highest candidate is ahead of each other complete one, the closest first, in percentage points.
 
     It was picked as the highest of all, so the intervals are widened to hold together.
@@ -75,7 +75,7 @@ def leads_of_best(found: Result) -> list[tuple[Row, Difference]]:
     return [(row, paired_difference(_by_seed(best), _by_seed(row), comparisons=len(others))) for row in others]
 
 
-def _by_seed(row: Row) -> dict[int, float]:
+def _by_seed(row: CandidateResult) -> dict[int, float]:
     return {run.seed: 100 * run.test_accuracy for run in row.done if run.test_accuracy is not None}
 
 

@@ -45,6 +45,13 @@ def test_papers_gives_a_verdict_for_every_claim(capsys):
     assert verdicts["accepted-only"] == "does not hold"
 
 
+def test_papers_lists_every_reported_accuracy_also_those_of_other_papers(capsys):
+    _, data = run(capsys, "papers", "state-of-the-art")
+    assert len(data["reported"]) == 22
+    number = next(row for row in data["reported"] if row["experiment"] == "cifar10-de" and row["epsilon"] == 8)
+    assert (number["value"], number["epsilon_sound"], number["place"]) == (0.814, 8, "arXiv:2204.13650, as reported")
+
+
 def test_papers_reads_as_a_table(capsys):
     assert main(["papers", "curricula"]) == 0
     text = capsys.readouterr().out

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from dpviz.runs import ForegroundRunner, Store
+from dpviz.runs import Store
 from dpviz.runs.store import store as store_module
 from tests.browser import ROOT
-from tests.runs.conftest import small_spec
+from tests.runs.conftest import Foreground, small_spec
 from tests.views.made_runs import keep, made_run
 
 PAGES = ("schedule", "train", "compare", "gradients", "papers", "local", "guide")
@@ -132,7 +132,7 @@ def test_a_run_that_another_user_may_not_read_is_named_and_the_others_are_listed
 
 def test_a_clock_that_goes_backwards_in_mid_run_changes_no_number_and_loses_nothing(tmp_path, monkeypatch):
     store = Store(tmp_path / "runs")
-    runner = ForegroundRunner(store, threads=1)
+    runner = Foreground(store, threads=1)
     expected = store.get(runner.start(small_spec()))
     real_ns, real, back = time.time_ns, time.time, []
 
@@ -141,7 +141,7 @@ def test_a_clock_that_goes_backwards_in_mid_run_changes_no_number_and_loses_noth
 
     monkeypatch.setattr(time, "time", lambda: real() - sum(back))
     monkeypatch.setattr(store_module.time, "time_ns", lambda: real_ns() - 10**9 * sum(back))
-    jumping = ForegroundRunner(store, threads=1, on_progress=jump)
+    jumping = Foreground(store, threads=1, on_progress=jump)
     ids = [jumping.start(small_spec()) for _ in range(2)]
     assert len(back) == 60
     for run_id in ids:

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from dpviz.runs import ForegroundRunner, Run, Store
+from dpviz.runs import Run, Store
 from dpviz.training.spec import EpochRecord
 from tests.browser import ROOT, start_server, stop_server
+from tests.runs.conftest import Foreground
 from tests.ui.train.test_train_page import fill_in_quick_logistic, heading, launch
 
 pytestmark = pytest.mark.faults
@@ -77,7 +78,7 @@ def undisturbed(run: Run, folder: Path) -> list:
         if record.epoch == len(run.epochs):
             runner.stop(run_id)
 
-    runner = ForegroundRunner(store, threads=1, on_epoch=enough)
+    runner = Foreground(store, threads=1, on_epoch=enough)
     return numbers(store.get(runner.start(run.spec)))
 
 

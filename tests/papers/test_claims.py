@@ -8,13 +8,16 @@ import math
 import time
 
 import pytest
+from dp_accounting import pld
 
 from dpviz.papers import LOCAL_RECIPES, PAPERS, RECIPES
 from dpviz.papers.claims import CLAIMS, claims_of
 from dpviz.papers.gains import correlation
 from dpviz.papers.gains import seeds as count_seeds
 from dpviz.papers.measured_claims import verdict_of, within
+from dpviz.papers.priced_claims import CENTRAL_LIMIT, _central_limit_noise
 from dpviz.papers.records import VERDICTS, Finding
+from dpviz.privacy.gaussian import gaussian_epsilon
 from dpviz.runs import Run
 from dpviz.runs.experiments import Measured, findings
 from dpviz.training.spec import EpochRecord
@@ -76,7 +79,7 @@ def verdict(name, curves):
 def test_every_claim_has_its_paper_its_place_and_a_sentence():
     for claim in CLAIMS.values():
         assert claim.paper in PAPERS
-        assert claim.place.startswith(("Table", "Tables", "Sec. ", "Theorem", "Lemma", "Alg. ", "Fig. "))
+        assert claim.place.startswith(("Table", "Tables", "Sec. ", "Theorem", "Lemma", "Alg. ", "Fig. ", "arXiv:"))
         assert claim.text.endswith(".")
 
 
@@ -166,6 +169,21 @@ def test_charging_accepted_updates_only_has_a_counter_example():
     figures = found("accepted-only").figures
     assert figures["epsilon_of_one"] == pytest.approx(1.99, abs=0.01)
     assert figures["least_delta"] == pytest.approx(0.39, abs=0.01)
+
+
+def test_a_central_limit_epsilon_lies_below_the_certified_lower_bound():
+    """Epsilon 8 beside dp_accounting's own."""
+    finding = found("central-limit")
+    assert finding.verdict == "does not hold"
+    lower = list(finding.figures.values())
+    assert lower == pytest.approx([0.4027, 1.0189, 2.104, 4.617, 9.456], abs=2e-3)
+    for claimed, least in zip(CENTRAL_LIMIT, lower, strict=True):
+        sigma = _central_limit_noise(claimed)
+        mu = 256 / 60_000 * math.sqrt(7_020 * math.expm1(sigma**-2))
+        assert gaussian_epsilon(mu, 1e-5) == pytest.approx(claimed)
+        assert least > claimed
+    step = pld.privacy_loss_distribution.from_gaussian_mechanism(sigma, sampling_prob=256 / 60_000)
+    assert step.self_compose(7_020).get_epsilon_for_delta(1e-5) == pytest.approx(least, abs=0.02)
 
 
 # --- accuracy: made-up curves, so that each verdict comes out when it should

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from dpviz.privacy.schedules import Schedule
+from dpviz.runs.execution.job import RunOptions
+from dpviz.runs.execution.queue_runner import QueueRunner
 from dpviz.runs.store.store import Store
 from dpviz.training.spec import EpochRecord, RunSpec
 
@@ -20,6 +22,27 @@ def small_spec(**changes) -> RunSpec:
     sigma = changes.pop("sigma", 1.0)
     settings = {"epochs": 3, "model": "logistic", "subset": 2000, "batch_size": 200, "learning_rate": 2.0}
     return RunSpec(schedule=Schedule.of("constant", sigma=sigma), **(settings | changes))
+
+
+class Foreground:
+    """A queue whose `start` and `resume` return when the run has ended."""
+
+    def __init__(self, store: Store, **watching) -> None:
+        self.make = lambda: QueueRunner(store, **watching)
+
+    def start(self, spec: RunSpec, **options) -> str:
+        with contextlib.closing(self.make()) as self.runner:
+            run_id = self.runner.start(spec, options=RunOptions(**options))
+            self.runner.wait(run_id)
+        return run_id
+
+    def resume(self, run_id: str) -> None:
+        with contextlib.closing(self.make()) as self.runner:
+            self.runner.resume(run_id)
+            self.runner.wait(run_id)
+
+    def stop(self, run_id: str) -> None:
+        self.runner.stop(run_id)
 
 
 def epoch_record(epoch: int, **changes) -> EpochRecord:

@@ -43,6 +43,16 @@ def ends_at(epsilons, accuracies) -> pd.DataFrame:
     )
 
 
+def test_the_state_of_the_art_stands_at_its_sound_epsilon_or_has_none():
+    numbers = [number for number in ACCURACIES if number.paper == "state-of-the-art"]
+    ends = endpoints(fold(comparison_frame(reported=numbers)))
+    assert len(ends) == 22
+    assert set(ends["dataset"]) == {"mnist", "fashion-mnist", "cifar10"}
+    claimed_only = ends["label"].str.contains("DPSUR")
+    assert list(ends["epsilon_sound"].isna()) == list(claimed_only)
+    assert ends["epsilon_claimed"].notna().all()
+
+
 # --- frames -----------------------------------------------------------------------------------------------------------
 
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
-import types
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from dpviz.privacy.records import steps_per_epoch
 from dpviz.privacy.registry import InputError
-from dpviz.runs.execution.job import cores
-from dpviz.runs.execution.runner import ANCHOR
+from dpviz.runs.execution.process_wide import process_wide
+from dpviz.runs.execution.provenance import cores
 from dpviz.runs.store.records import Run
 from dpviz.training.limits import check_spec, refuse_if_read_only
 from dpviz.training.spec import RunSpec
@@ -24,7 +22,7 @@ TRIAL_SECONDS = 3.0
 
 @dataclass(frozen=True)
 class Pace:
-    """Seconds a step, and seconds an epoch on top of its steps: testing and saving."""
+    """Seconds per step, and seconds per epoch on top of its steps: testing and saving."""
 
     step: float
     epoch: float
@@ -35,7 +33,7 @@ class Pace:
 
 
 def likeness(spec: RunSpec) -> tuple[Any, ...]:
-    """What decides a run's pace, near enough: runs that agree in it take the same time a step."""
+    """What decides a run's pace, near enough: runs that agree in it take the same time per step."""
     return (spec.dataset, spec.model, spec.batch_size, spec.method, spec.clipping, spec.diagnostics)
 
 
@@ -54,14 +52,14 @@ def pace_from(runs: Iterable[Run], spec: RunSpec) -> Pace | None:
     return pace_of(alike[-1]) if alike else None
 
 
-class Trials:
+class StepTimings:
     """Tries a few steps of settings in a thread of its own, one trial at a time, once for all settings alike.
 
     Asking never waits. Each trial holds a dataset, a model and its gradients, so a second one is refused, not queued.
     """
 
     def __init__(self) -> None:
-        self._found: dict[tuple[Any, ...], Pace | str | None] = {}
+        self._outcomes: dict[tuple[Any, ...], Pace | str | None] = {}  # a pace, why there is none, or None: pending
         self._guard = threading.Lock()
 
     def start(self, spec: RunSpec) -> None:
@@ -69,34 +67,34 @@ class Trials:
         refuse_if_read_only()
         check_spec(spec)
         with self._guard:
-            if not isinstance(self._found.get(likeness(spec), ""), str):
+            if not isinstance(self._outcomes.get(likeness(spec), ""), str):
                 return
-            if None in self._found.values():
+            if None in self._outcomes.values():
                 raise InputError("only one trial runs at a time, and other settings are being timed; try again soon")
-            self._found[likeness(spec)] = None
+            self._outcomes[likeness(spec)] = None
             threading.Thread(target=self._try, args=(spec,), name="dpviz-trial", daemon=True).start()
 
     def pending(self, spec: RunSpec) -> bool:
-        return self._found.get(likeness(spec), "") is None
+        return self._outcomes.get(likeness(spec), "") is None
 
     def pace(self, spec: RunSpec) -> Pace | None:
-        found = self._found.get(likeness(spec))
-        return found if isinstance(found, Pace) else None
+        outcome = self._outcomes.get(likeness(spec))
+        return outcome if isinstance(outcome, Pace) else None
 
     def problem(self, spec: RunSpec) -> str:
         """Why a trial failed, in one sentence; empty if it did not."""
-        found = self._found.get(likeness(spec))
-        return found if isinstance(found, str) else ""
+        outcome = self._outcomes.get(likeness(spec))
+        return outcome if isinstance(outcome, str) else ""
 
     def _try(self, spec: RunSpec) -> None:
-        found: Pace | str = "the steps could not be timed: see the server's log"
+        outcome: Pace | str = "the steps could not be timed: see the server's log"
         try:
-            found = try_steps(spec)
+            outcome = try_steps(spec)
         except (InputError, OSError, RuntimeError, ImportError, ArithmeticError) as error:
-            found = f"the steps could not be timed: {error}"
+            outcome = f"the steps could not be timed: {error}"
         finally:  # whatever happened: a trial that never ends would be the last one
             with self._guard:
-                self._found[likeness(spec)] = found
+                self._outcomes[likeness(spec)] = outcome
 
 
 def try_steps(spec: RunSpec) -> Pace:
@@ -121,8 +119,6 @@ def try_steps(spec: RunSpec) -> Pace:
     return Pace((moments[-1] - moments[0]) / max(1, len(moments) - 1), testing)
 
 
-def trials() -> Trials:
-    """The server's trials; like its runner they survive a hot reload."""
-    anchor = sys.modules.setdefault(ANCHOR, types.ModuleType(ANCHOR))
-    kept: Trials = anchor.__dict__.setdefault("trials", Trials())
-    return kept
+def step_timings() -> StepTimings:
+    """The server's own; like its runner they survive a hot reload."""
+    return process_wide("step timings", StepTimings)

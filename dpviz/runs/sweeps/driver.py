@@ -4,51 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import sys
 import threading
 import time
-import types
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from dpviz.privacy.registry import InputError
-from dpviz.runs.execution.runner import ANCHOR
+from dpviz.runs.execution.job import RunOptions
+from dpviz.runs.execution.process_wide import process_wide
+from dpviz.runs.execution.runner import AUTO, Runner
 from dpviz.runs.store.records import LIVE, Run, Summary
 from dpviz.runs.store.store import Store, new_id
 from dpviz.runs.sweeps.folder import Begun, SweepFolder, sweeps_of
-from dpviz.runs.sweeps.result import Row, by_key
+from dpviz.runs.sweeps.result import CandidateResult, by_key
 from dpviz.runs.sweeps.spec import Candidate, Sweep
 from dpviz.training.spec import RunSpec
 
 log = logging.getLogger("dpviz.runs")
 TRIES = 2  # a run that failed is tried once more
-WIDTH = 2  # runs that a queue is given at a time: one to work on and one that waits, so that it never idles
 POLL = 0.05  # seconds
 SAVING = 60.0  # seconds that stopped runs are given for their checkpoints
-
-
-class Crew(Protocol):
-    """Whoever trains a sweep's runs: the background queue or a cluster."""
-
-    def start(
-        self,
-        spec: RunSpec,
-        *,
-        title: str = "",
-        device: str = "auto",
-        data_dir: Path | None = None,
-        owner: str = "",
-        run_id: str = "",
-    ) -> str: ...
-
-    def resume(self, run_id: str, *, device: str = "auto", data_dir: Path | None = None) -> None: ...
-
-    def stop(self, run_id: str) -> None: ...
-
-    def wait(self, run_id: str, timeout: float | None = None) -> bool: ...
 
 
 class Proposer(Protocol):
@@ -56,7 +33,7 @@ class Proposer(Protocol):
 
     def candidates(self) -> Iterator[Candidate]: ...
 
-    def tell(self, row: Row) -> None: ...
+    def tell(self, result: CandidateResult) -> None: ...
 
 
 class GridProposer:
@@ -73,7 +50,7 @@ class GridProposer:
                 self.folder.append(known[settings])
             yield known[settings]
 
-    def tell(self, row: Row) -> None:
+    def tell(self, result: CandidateResult) -> None:
         """A grid learns nothing."""
 
 
@@ -86,34 +63,34 @@ def proposer_of(sweep: Sweep, folder: SweepFolder) -> Proposer:
 
 
 @dataclass
-class Task:
-    """A run of a candidate that is due or at work."""
+class DueRun:
+    """A run of a candidate that is to be made or at work."""
 
     candidate: Candidate
     spec: RunSpec
     tries: int = 1
 
 
-class Drive:
+class SweepDriver:
     """One sweep, driven by this process from `run` until it is finished or stopped. Runs that are there are reused."""
 
     def __init__(
         self,
         sweep: Sweep,
         store: Store,
-        crew: Crew,
+        runner: Runner,
         *,
-        width: int = WIDTH,
-        device: str = "auto",
-        data_dir: Path | None = None,
+        width: int | None = None,
+        options: RunOptions = AUTO,
         on_end: Callable[[Candidate, Run], None] | None = None,
     ) -> None:
-        self.sweep, self.store, self.crew, self.width = sweep, store, crew, width
+        self.sweep, self.store, self.runner = sweep, store, runner
         self.problem = ""
-        self._where: dict[str, Any] = {"device": device, "data_dir": data_dir}
-        self._on_end = on_end
-        self._due: deque[Task] = deque()
-        self._live: dict[str, Task] = {}
+        # A search learns from what is done: nothing is proposed before somebody has time for it.
+        self._width = width or (runner.slots if sweep.search else runner.width)(options.device)
+        self._options, self._on_end = options, on_end
+        self._due: deque[DueRun] = deque()
+        self._live: dict[str, DueRun] = {}
         self._runs: dict[str, Summary] = {}
         self._begun: set[Begun] = set()
         self._stopping = threading.Event()
@@ -152,8 +129,8 @@ class Drive:
             self._begun = set(begun)
             return
         for spec in (spec for candidate in self._folder.candidates() for spec in candidate.specs):
-            found = self._runs.get(spec.key)
-            self._note(spec, found.id if found else "")
+            run = self._runs.get(spec.key)
+            self._note(spec, run.id if run else "")
 
     def _note(self, spec: RunSpec, run_id: str) -> None:
         """Write down that a run is begun or reused; before it starts, so that nothing it spends is forgotten."""
@@ -163,8 +140,8 @@ class Drive:
             self._begun.add(begun)
 
     def _fill(self, coming: Iterator[Candidate]) -> bool:
-        """Give the crew as many runs as it has room for; False once nothing is left to give."""
-        while len(self._live) < self.width and not self._stopping.is_set():
+        """Give the runner as many runs as it has room for; False once nothing is left to give."""
+        while len(self._live) < self._width and not self._stopping.is_set():
             if not self._due:
                 candidate = next(coming, None)
                 if candidate is None:
@@ -180,59 +157,59 @@ class Drive:
             if self._is_done(spec):
                 self._note(spec, self._runs[spec.key].id)
             else:
-                due.append(Task(candidate, spec))
+                due.append(DueRun(candidate, spec))
         self._due.extend(due)
         if not due:
-            self._proposer.tell(self._row(candidate))
+            self._proposer.tell(self._result(candidate))
 
-    def _begin(self, task: Task) -> None:
-        found = self._runs.get(task.spec.key)
-        if found is None:
-            title = f"{self.sweep.title}: {task.candidate.label}" if self.sweep.title else task.candidate.label
+    def _begin(self, due: DueRun) -> None:
+        existing = self._runs.get(due.spec.key)
+        if existing is None:
+            title = f"{self.sweep.title}: {due.candidate.label}" if self.sweep.title else due.candidate.label
             run_id, owner = new_id(), self.store.owner
-            self._note(task.spec, run_id)
-            self.crew.start(task.spec, title=_short(title), owner=owner, run_id=run_id, **self._where)
+            self._note(due.spec, run_id)
+            self.runner.start(due.spec, title=_short(title), options=self._options, owner=owner, run_id=run_id)
         else:
-            run_id = found.id
-            self._note(task.spec, run_id)
+            run_id = existing.id
+            self._note(due.spec, run_id)
             if self.store.get(run_id).status not in LIVE:  # a live one is somebody else's: wait for it
-                self.crew.resume(run_id, **self._where)
-        self._live[run_id] = task
+                self.runner.resume(run_id, options=self._options)
+        self._live[run_id] = due
 
     def _collect(self) -> None:
         """See who has ended; try again, once, what failed."""
-        for run_id, task in tuple(self._live.items()):
-            if not self.crew.wait(run_id, 0):
+        for run_id, due in tuple(self._live.items()):
+            if not self.runner.wait(run_id, 0):
                 continue
             run = self.store.get(run_id)
             if run.status in LIVE:
                 continue
             del self._live[run_id]
-            self._runs[task.spec.key] = run.summary
-            if run.status == "failed" and task.tries < TRIES:
-                self._due.appendleft(Task(task.candidate, task.spec, task.tries + 1))
+            self._runs[due.spec.key] = run.summary
+            if run.status == "failed" and due.tries < TRIES:
+                self._due.appendleft(DueRun(due.candidate, due.spec, due.tries + 1))
                 continue
             if self._on_end:
-                self._on_end(task.candidate, run)
-            if not self._waits_for(task.candidate):
-                self._proposer.tell(self._row(task.candidate))
+                self._on_end(due.candidate, run)
+            if not self._waits_for(due.candidate):
+                self._proposer.tell(self._result(due.candidate))
 
     def _waits_for(self, candidate: Candidate) -> bool:
-        return any(task.candidate is candidate for task in (*self._due, *self._live.values()))
+        return any(due.candidate is candidate for due in (*self._due, *self._live.values()))
 
     def _is_done(self, spec: RunSpec) -> bool:
-        found = self._runs.get(spec.key)
-        return found is not None and found.status == "done"
+        run = self._runs.get(spec.key)
+        return run is not None and run.status == "done"
 
-    def _row(self, candidate: Candidate) -> Row:
-        return Row(candidate, tuple(self._runs.get(spec.key) for spec in candidate.specs))
+    def _result(self, candidate: Candidate) -> CandidateResult:
+        return CandidateResult(candidate, tuple(self._runs.get(spec.key) for spec in candidate.specs))
 
     def _stop_live(self) -> None:
         for run_id in self._live:
             with contextlib.suppress(InputError):  # it has just ended, or somebody else's process works on it
-                self.crew.stop(run_id)
+                self.runner.stop(run_id)
         for run_id in self._live:
-            self.crew.wait(run_id, SAVING)
+            self.runner.wait(run_id, SAVING)
 
 
 def _short(title: str) -> str:
@@ -242,14 +219,12 @@ def _short(title: str) -> str:
 # --- the server's sweeps --------------------------------------------------------------------------------------------
 
 
-def driven(store: Store) -> dict[str, Drive]:
+def sweep_drivers(store: Store) -> dict[str, SweepDriver]:
     """The sweeps that this process was asked to drive, by id; like its runner they survive a hot reload."""
-    anchor = sys.modules.setdefault(ANCHOR, types.ModuleType(ANCHOR))
-    stores: dict[str, dict[str, Drive]] = anchor.__dict__.setdefault("drives", {})
-    return stores.setdefault(str(sweeps_of(store).resolve()), {})
+    return process_wide(f"sweep drivers {sweeps_of(store).resolve()}", dict)
 
 
-def launch(drive: Drive) -> None:
+def launch(driver: SweepDriver) -> None:
     """Drive a sweep in a thread of its own."""
-    driven(drive.store)[drive.sweep.id] = drive
-    threading.Thread(target=drive.run, name="dpviz-sweep", daemon=True).start()
+    sweep_drivers(driver.store)[driver.sweep.id] = driver
+    threading.Thread(target=driver.run, name="dpviz-sweep", daemon=True).start()

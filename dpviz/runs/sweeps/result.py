@@ -1,4 +1,4 @@
-"""What came of a sweep: candidates folded over seeds, how far the whole is, the winner and what choosing it costs."""
+"""What came of a sweep: candidates over their seeds, how far the whole is, the winner and what choosing it costs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from dpviz.privacy import Selection, Spent, selection
 from dpviz.privacy.rounding import epsilon_number
-from dpviz.runs.store.records import LIVE, Summary
+from dpviz.runs.store.records import Summary
 from dpviz.runs.store.store import Store
 from dpviz.runs.sweeps.charges import Charge, charged_counts, charged_words, charges_of
 from dpviz.runs.sweeps.folder import Begun, SweepFolder
@@ -22,7 +22,7 @@ RANK = {"done": 0, "running": 1, "queued": 2}  # which of several runs alike spe
 
 
 @dataclass(frozen=True)
-class Row:
+class CandidateResult:
     """One candidate: a run for each seed (None: not begun), accuracies as fractions."""
 
     candidate: Candidate
@@ -66,12 +66,12 @@ class Result:
     """A sweep as it stands. `total` counts every run that it will have; `charges` are what its choice pays for."""
 
     sweep: Sweep
-    rows: tuple[Row, ...]
+    rows: tuple[CandidateResult, ...]
     total: int
     charges: tuple[Charge, ...] = ()
 
     def count(self, *statuses: str) -> int:
-        """Runs of these statuses; a candidate whose settings make no run counts as failed, once a seed."""
+        """Runs of these statuses; a candidate whose settings make no run counts as failed, once per seed."""
         made = sum(run is not None and run.status in statuses for row in self.rows for run in row.runs)
         broken = sum(bool(row.candidate.error) for row in self.rows) * len(self.sweep.seeds)
         return made + (broken if "failed" in statuses else 0)
@@ -97,13 +97,13 @@ class Result:
         return min(1.0, (sum(shares) + broken) / max(1, self.total))
 
     @property
-    def winner(self) -> Row | None:
+    def winner(self) -> CandidateResult | None:
         """The candidate of highest mean test accuracy among those that are complete."""
         complete = [row for row in self.rows if row.complete]
         return max(complete, key=lambda row: row.mean or 0.0) if complete else None
 
     @property
-    def front(self) -> tuple[Row, ...]:
+    def front(self) -> tuple[CandidateResult, ...]:
         """Candidates that no other beats in both accuracy and epsilon; those without a guarantee are not on it."""
         priced = [row for row in self.rows if row.complete and row.epsilon is not None]
         return tuple(row for row in priced if not any(_beats(other, row) for other in priced))
@@ -120,18 +120,18 @@ class Result:
         if not self.charges:
             return None
         spent = sorted((charge.spent for charge in self.charges), key=repr)
-        found = _selection(tuple(spent), self.sweep.start.delta)
+        price = _selection(tuple(spent), self.sweep.start.delta)
         # A search's trials depend on one another's results, which the bound for random trials does not allow.
-        return dataclasses.replace(found, drawn=None, trials="") if self.sweep.search else found
+        return dataclasses.replace(price, drawn=None, trials="") if self.sweep.search else price
 
 
-def _beats(one: Row, other: Row) -> bool:
+def _beats(one: CandidateResult, other: CandidateResult) -> bool:
     """At least as accurate, at most as dear, and not both alike."""
     here, there = (_score(row) for row in (one, other))
     return here[0] >= there[0] and here[1] <= there[1] and here != there
 
 
-def _score(row: Row) -> tuple[float, float]:
+def _score(row: CandidateResult) -> tuple[float, float]:
     return row.mean or 0.0, math.inf if row.epsilon is None else row.epsilon
 
 
@@ -142,15 +142,15 @@ def _selection(spent: tuple[Spent, ...], delta: float) -> Selection:
 
 def by_key(summaries: Iterable[Summary]) -> dict[str, Summary]:
     """The run that speaks for each choice of settings: a finished one, else a live one, else the newest."""
-    found: dict[str, Summary] = {}
+    speaking: dict[str, Summary] = {}
     for run in summaries:
-        before = found.get(run.key)
+        before = speaking.get(run.key)
         if before is None or RANK.get(run.status, 3) <= RANK.get(before.status, 3):
-            found[run.key] = run
-    return found
+            speaking[run.key] = run
+    return speaking
 
 
-def fold(
+def result_of(
     sweep: Sweep,
     candidates: Iterable[Candidate],
     runs: Iterable[Summary],
@@ -159,33 +159,28 @@ def fold(
     """Each candidate with its runs; `runs` are a store's, `begun` those that the sweep began (None: not on record)."""
     candidates, runs = tuple(candidates), tuple(runs)
     speaking = by_key(runs)
-    rows = tuple(Row(c, tuple(speaking.get(spec.key) for spec in c.specs)) for c in candidates)
+    rows = tuple(CandidateResult(c, tuple(speaking.get(spec.key) for spec in c.specs)) for c in candidates)
     return Result(sweep, rows, sweep.runs, charges_of(candidates, runs, begun))
 
 
 def result(store: Store, sweep_id: str, runs: Iterable[Summary] | None = None) -> Result:
     """How a sweep in a store stands; `runs` are the store's, if they are at hand."""
     folder = SweepFolder(store, sweep_id)
-    return fold(folder.sweep(), folder.candidates(), store.list().runs if runs is None else runs, folder.begun())
+    return result_of(folder.sweep(), folder.candidates(), store.list().runs if runs is None else runs, folder.begun())
 
 
-def live_runs(found: Result) -> tuple[Summary, ...]:
-    """The runs of a sweep that wait or train."""
-    return tuple(run for row in found.rows for run in row.runs if run is not None and run.status in LIVE)
-
-
-def price_words(found: Result) -> tuple[str, ...]:
+def price_words(result: Result) -> tuple[str, ...]:
     """What the winner's epsilon is once it was chosen, sentence by sentence, each with what it assumes."""
-    cost = found.selection
+    cost = result.selection
     if cost is None:
         return ()
     if cost.single is None:
-        return (f"There is no price for this choice: {cost.why_not}.", charged_words(found.charges))
+        return (f"There is no price for this choice: {cost.why_not}.", charged_words(result.charges))
     sentences = [
         f"One run alone, had no other been looked at: epsilon {epsilon_number(cost.single.upper)} (the dearest of "
         f"{cost.runs}).",
-        _composed_words(found, cost),
-        charged_words(found.charges),
+        _composed_words(result, cost),
+        charged_words(result.charges),
     ]
     if cost.drawn is not None:
         sentences.append(
@@ -200,11 +195,11 @@ def price_words(found: Result) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def _composed_words(found: Result, cost: Selection) -> str:
+def _composed_words(result: Result, cost: Selection) -> str:
     if cost.composed is None:
         return f"All {cost.runs} runs together have no price: {cost.why_not}. So the winner has no guarantee."
     price = f"All {cost.runs} runs composed: epsilon {epsilon_number(cost.composed.upper)}."
-    if found.sweep.search and found.varies_plans:
+    if result.sweep.search and result.varies_plans:
         return (
             f"{price} That is what was spent. The proposals changed the noise or the batches by looking at results, so "
             "it is a guarantee for the winner only if such a total was set as the limit before the search began."
@@ -212,18 +207,18 @@ def _composed_words(found: Result, cost: Selection) -> str:
     return f"{price} This holds for the winner, however it was chosen among them."
 
 
-def result_json(found: Result) -> dict[str, Any]:
+def result_json(result: Result) -> dict[str, Any]:
     """A sweep's result as JSON: rows in order, accuracies as fractions, an epsilon null where there is none."""
-    cost, winner = found.selection, found.winner
+    cost, winner = result.selection, result.winner
     return {
-        "sweep_id": found.sweep.id,
-        "title": found.sweep.title,
-        "runs": found.total,
-        "done": found.done,
-        "failed": found.failed,
-        "rows": [_row_json(row) for row in found.rows],
+        "sweep_id": result.sweep.id,
+        "title": result.sweep.title,
+        "runs": result.total,
+        "done": result.done,
+        "failed": result.failed,
+        "rows": [_row_json(row) for row in result.rows],
         "winner": dict(winner.candidate.settings) if winner else None,
-        "front": [dict(row.candidate.settings) for row in found.front],
+        "front": [dict(row.candidate.settings) for row in result.front],
         "selection": cost
         and {
             "runs": cost.runs,
@@ -231,13 +226,13 @@ def result_json(found: Result) -> dict[str, Any]:
             "composed": cost.composed and cost.composed.upper,
             "drawn": cost.drawn and cost.drawn.upper,
             "trials": cost.trials,
-            "charged": charged_counts(found.charges),
-            "words": list(price_words(found)),
+            "charged": charged_counts(result.charges),
+            "words": list(price_words(result)),
         },
     }
 
 
-def _row_json(row: Row) -> dict[str, Any]:
+def _row_json(row: CandidateResult) -> dict[str, Any]:
     return {
         "settings": dict(row.candidate.settings),
         "seeds": [spec.seed for spec in row.candidate.specs],

@@ -10,7 +10,7 @@ from typing import Any
 
 from dpviz.privacy.registry import InputError, Value
 from dpviz.runs.sweeps.folder import JOURNAL, SweepFolder
-from dpviz.runs.sweeps.result import Row
+from dpviz.runs.sweeps.result import CandidateResult
 from dpviz.runs.sweeps.spec import Candidate, Range, Settings, Sweep
 
 RANDOM_TRIALS = 10  # before the first proposal that learns
@@ -41,17 +41,17 @@ class SearchProposer:
             if self._is_new(candidate, trial.number):
                 yield candidate
 
-    def tell(self, row: Row) -> None:
+    def tell(self, result: CandidateResult) -> None:
         """What a candidate gave: mean accuracy and sound epsilon over its finished runs, or that it failed."""
         from optuna.trial import TrialState
 
-        number = self._numbers.pop(row.candidate.settings, None)
-        if number is None or not (row.complete or row.problem):
+        number = self._numbers.pop(result.candidate.settings, None)
+        if number is None or not (result.complete or result.problem):
             return  # stopped in between: the trial stays open, and the next process goes on with it
-        if row.mean is None:
+        if result.mean is None:
             self.study.tell(number, state=TrialState.FAIL)
         else:
-            self.study.tell(number, [row.mean, _finite(row.epsilon)])
+            self.study.tell(number, [result.mean, _finite(result.epsilon)])
 
     def _make(self, params: dict[str, Any]) -> Candidate:
         settings = tuple((key, _plain(params[key])) for key, _ in self.space)

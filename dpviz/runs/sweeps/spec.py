@@ -1,4 +1,4 @@
-"""A sweep: many runs from one description. What it varies, whom it makes of it, and how all of them cost the same.
+"""A sweep: many runs from one description. What it varies, and the runs that come of it.
 
     title = "Falling noise against constant noise"
     recipe = "losing-less/mnist-ce-t-cnn"    # where settings start from; left out: dpviz's own defaults
@@ -21,7 +21,6 @@ Instead of grids a sweep may have a `[search]` with `trials` and a `[search.spac
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 import itertools
 import json
@@ -32,19 +31,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpviz.papers import recipe as recipe_named
-from dpviz.privacy import SCHEDULES, Schedule, calibrate
-from dpviz.privacy.guarantees import rule_of
+from dpviz.privacy import SCHEDULES
 from dpviz.privacy.registry import InputError, Value
-from dpviz.privacy.schedules import CUSTOM
 from dpviz.runs.settings import DEFAULT, change
 from dpviz.runs.store.store import check_title
+from dpviz.runs.sweeps.equal_epsilon import at_epsilon, refuse_uncalibrated, shape_key
 from dpviz.training.limits import check_spec
-from dpviz.training.pricing import AS_TRAINED
 from dpviz.training.spec import RunSpec
 from dpviz.training.tables import CHOICES
 
 MAX_RUNS = 5000
-NOISE_KNOBS = ("sigma", "start", "end")  # scaling these scales a named schedule's whole curve
 TOML_KEYS = ("title", "recipe", "seeds", "epsilon", "settings", "grid", "search")
 
 Settings = tuple[tuple[str, Value], ...]
@@ -325,10 +321,10 @@ def _flat(what: str, data: Any) -> dict[str, Any]:
 
 
 def _values(key: str, values: list[Any]) -> tuple[Value, ...]:
-    found = tuple(_value(key, value) for value in values)
-    if not found or len(set(map(str, found))) != len(found):
+    settings = tuple(_value(key, value) for value in values)
+    if not settings or len(set(map(str, settings))) != len(settings):
         raise InputError(f"{key} needs different values, at least one; got {values}")
-    return found
+    return settings
 
 
 def _value(key: str, value: Any) -> Value:
@@ -370,49 +366,3 @@ def words(settings: Settings) -> str:
 def short(value: Value) -> str:
     """A value in a few digits: a search proposes 0.34864712093."""
     return str(float(f"{value:.6g}") if isinstance(value, float) else value)
-
-
-# --- at equal epsilon -----------------------------------------------------------------------------------------------
-
-
-def refuse_uncalibrated(spec: RunSpec) -> None:
-    """Only what has a sound epsilon, and noise in every epoch, can be brought to a budget."""
-    if rule_of(spec.method, spec.curriculum).sound is None:
-        raise InputError(
-            f"{spec.method} with curriculum {spec.curriculum} has no sound epsilon, so no scale of its noise meets a "
-            "budget; leave epsilon out"
-        )
-    if not all(spec.schedule.sigmas(spec.epochs) > 0):
-        raise InputError("an epoch without noise costs infinity at any scale; raise its sigma above 0 or leave it out")
-
-
-def shape_key(spec: RunSpec) -> str:
-    """Equal for specs that become one run when their noise is scaled to a budget."""
-    sigmas = spec.schedule.sigmas(spec.epochs)
-    return dataclasses.replace(spec, schedule=Schedule.custom((sigmas / sigmas[0]).round(9))).key
-
-
-def at_epsilon(spec: RunSpec, epsilon: float) -> RunSpec:
-    """The spec with its noise scaled until the sound epsilon of the whole run meets the budget, never above it."""
-    schedule = _calibrated(spec.schedule, spec.epochs, spec.sample_rate, epsilon, spec.delta)
-    return dataclasses.replace(spec, schedule=schedule, recipe=spec.recipe if schedule == spec.schedule else "")
-
-
-@functools.lru_cache(maxsize=1024)
-def _calibrated(schedule: Schedule, epochs: int, sample_rate: float, epsilon: float, delta: float) -> Schedule:
-    found = calibrate(schedule.sigmas(epochs).tolist(), sample_rate, epsilon, delta, AS_TRAINED)
-    return scaled(schedule, found.factor, epochs)
-
-
-def scaled(schedule: Schedule, factor: float, epochs: int) -> Schedule:
-    """The schedule times a factor, under its own name where its knobs can say it, else as a list of sigmas."""
-    wanted = factor * schedule.sigmas(epochs)
-    if schedule.name != CUSTOM:
-        knobs = {name: factor * float(value) for name, value in schedule.knobs if name in NOISE_KNOBS}
-        try:
-            named = Schedule.of(schedule.name, **(dict(schedule.knobs) | knobs))
-        except InputError:  # a knob beyond its range
-            return Schedule.custom(wanted)
-        if abs(named.sigmas(epochs) / wanted - 1).max() < 1e-12:
-            return named
-    return Schedule.custom(wanted)

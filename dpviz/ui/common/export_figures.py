@@ -1,13 +1,13 @@
-"""Figures and their data as files: CSV, a page that needs no network, and PNG where kaleido is installed."""
+"""FIGURE_FORMATS: figures and their data as files; CSV, a page that needs no network, and PNG where kaleido is."""
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
-import streamlit as st
+
+from dpviz.ui.common.downloads import FileFormat
 
 NOT_COVERED = {name: f"{name} (not covered by epsilon)" for name in ("train_accuracy", "train_loss")}
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -47,22 +47,20 @@ def as_png(figure: Any) -> bytes:
     return image
 
 
-def has_kaleido() -> bool:
-    return importlib.util.find_spec("kaleido") is not None
+def _no_rows(frame: pd.DataFrame, figure: Any | None) -> str:
+    return "There are no rows to keep." if frame.empty else ""
 
 
-def download_row(name: str, frame: pd.DataFrame, figure: Any | None) -> None:
-    """Buttons for each kind of file; the file is made when its button is pressed."""
-    _download("CSV", lambda: as_csv(frame), f"{name}.csv", "text/csv", disabled=frame.empty)
-    if figure is not None:
-        _download("HTML", lambda: as_html(figure), f"{name}.html", "text/html", disabled=frame.empty)
-        why = "" if has_kaleido() else NO_KALEIDO
-        _download(
-            "PNG", lambda: as_png(figure), f"{name}.png", "image/png", disabled=frame.empty or bool(why), help=why
-        )
+def _no_figure(frame: pd.DataFrame, figure: Any | None) -> str:
+    return "There is no picture here." if figure is None else _no_rows(frame, figure)
 
 
-def _download(label: str, make: Callable[[], bytes], name: str, mime: str, *, disabled: bool, help: str = "") -> None:
-    st.download_button(
-        label, make, name, mime, key=f"download.{name}", on_click="ignore", disabled=disabled, help=help or None
-    )
+def _no_image(frame: pd.DataFrame, figure: Any | None) -> str:
+    return _no_figure(frame, figure) if importlib.util.find_spec("kaleido") else NO_KALEIDO
+
+
+FIGURE_FORMATS: tuple[FileFormat[[pd.DataFrame, Any | None]], ...] = (
+    FileFormat("CSV", "{name}.csv", "text/csv", lambda frame, figure: as_csv(frame), _no_rows),
+    FileFormat("HTML", "{name}.html", "text/html", lambda frame, figure: as_html(figure), _no_figure),
+    FileFormat("PNG", "{name}.png", "image/png", lambda frame, figure: as_png(figure), _no_image),
+)

@@ -11,7 +11,7 @@ import streamlit as st
 from dpviz.papers import RECIPES
 from dpviz.paths import cached_runs_folder
 from dpviz.privacy.registry import InputError
-from dpviz.runs import BackgroundRunner, CachedListing, Run, Store, Summary, background, cached_runs
+from dpviz.runs import CachedListing, Run, Runner, Store, Summary, cached_runs, server_runner
 from dpviz.runs.local_results import PAPER as LOCAL
 from dpviz.runs.local_results import LocalResult, local_results
 from dpviz.runs.store.records import LIVE
@@ -39,9 +39,9 @@ def store() -> Store:
     return Store(owner=person())
 
 
-def runner() -> BackgroundRunner:
-    """The server's one runner; asking for it starts nothing. Pages act on runs by the three functions below."""
-    return background(Store())
+def runner(address: str = "") -> Runner:
+    """The server's one runner, or its runner on a cluster. Pages act on single runs by the three functions below."""
+    return server_runner(Store(), address)
 
 
 def start(specs: Sequence[RunSpec], title: str = "") -> tuple[str, ...]:

@@ -22,7 +22,8 @@ from dpviz.training.local.prestige_reference import walk
 from dpviz.training.local.spec import ANSWERED, LOSSES, METHODS, RANGES, TRUE, LocalSpec
 from dpviz.training.local.tabular import TABULARS, Tabular, available, load_tabular, picture_data, read_upload
 from dpviz.ui.common.cards import guarantee_card, input_error
-from dpviz.ui.common.export_figures import download_row
+from dpviz.ui.common.downloads import download_buttons
+from dpviz.ui.common.export_figures import FIGURE_FORMATS
 from dpviz.ui.common.handover import RecipeHandover, handed_over
 from dpviz.ui.common.runs import cached_local, show_warnings
 from dpviz.ui.local.job import Job
@@ -368,7 +369,7 @@ def show(
         if sentence := verdict(gaps, first):
             st.markdown(sentence)
     with st.container(horizontal=True):
-        download_row(f"dpviz-local-{data}", frame, figure)
+        download_buttons(FIGURE_FORMATS, f"dpviz-local-{data}", frame, figure)
     if gaps:
         with st.expander("Paired differences, budget by budget"):
             st.dataframe(difference_frame(gaps), hide_index=True)

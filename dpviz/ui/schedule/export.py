@@ -1,4 +1,4 @@
-"""Export code: a short Opacus training script for a schedule, to run anywhere.
+"""SCHEDULE_FORMATS: a schedule as files, among them a short Opacus training script, to run anywhere.
 
 The script samples, clips and adds noise as dpviz prices it. What Opacus' RDP accountant prints is above the certified
 epsilon of the same steps, so the script states both.
@@ -6,6 +6,7 @@ epsilon of the same steps, so the script states both.
 
 from __future__ import annotations
 
+import json
 import pprint
 from dataclasses import replace
 from string import Template
@@ -14,8 +15,11 @@ from dpviz.privacy.rdp import ORDERS, phase_rdp, smallest_epsilon
 from dpviz.privacy.rounding import epsilon_number
 from dpviz.training.spec import RunSpec
 from dpviz.training.tables import DATASETS
+from dpviz.ui.common.downloads import FileFormat
+from dpviz.ui.schedule.board import Board, as_json
 from dpviz.ui.schedule.settings import Settings
 from dpviz.views.numbers import delta_text, epsilon_kind, epsilon_text
+from dpviz.views.schedules import path_frame
 
 SCRIPT = Template('''\
 """DP-SGD with a noise schedule, for Opacus. Needs: pip install opacus torchvision
@@ -142,3 +146,23 @@ def opacus_script(sigmas: tuple[float, ...], settings: Settings) -> str:
         classes=dataset.classes,
         load=load,
     )
+
+
+def _json(it: Board, settings: Settings) -> bytes:
+    return json.dumps(as_json(it, settings), indent=2, allow_nan=False).encode()
+
+
+def _csv(it: Board, settings: Settings) -> bytes:
+    frame = path_frame(it.sigmas, settings.sample_rate, settings.delta, settings.assumptions)
+    return frame.to_csv(index=False).encode()
+
+
+def _script(it: Board, settings: Settings) -> bytes:
+    return opacus_script(it.sigmas, settings).encode()
+
+
+SCHEDULE_FORMATS: tuple[FileFormat[[Board, Settings]], ...] = (
+    FileFormat("Schedule as JSON", "{name}.json", "application/json", _json),
+    FileFormat("Schedule as CSV", "{name}.csv", "text/csv", _csv),
+    FileFormat("Export code", "train_private.py", "text/x-python", _script),
+)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 
 import streamlit as st
@@ -12,6 +11,7 @@ from dpviz.privacy.schedules import CUSTOM
 from dpviz.training.limits import read_only
 from dpviz.training.pricing import steps_guarantee
 from dpviz.ui.common.cards import guarantee_card, input_error
+from dpviz.ui.common.downloads import download_buttons
 from dpviz.ui.common.handover import PLAIN, hand_over
 from dpviz.ui.common.knobs import choose, knob_inputs
 from dpviz.ui.schedule import board as drawing
@@ -192,27 +192,15 @@ def _what_if(it: Board, settings: Settings) -> None:
 
 
 def _files(it: Board, settings: Settings) -> None:
-    from dpviz.ui.schedule.export import opacus_script, script_epsilons
+    from dpviz.ui.schedule.export import SCHEDULE_FORMATS, opacus_script, script_epsilons
 
-    script = opacus_script(it.sigmas, settings)
     opacus, tight = script_epsilons(it.sigmas, settings)
     with st.container(horizontal=True):
-        text = json.dumps(drawing.as_json(it, settings), indent=2, allow_nan=False)
-        st.download_button("Schedule as JSON", text, "schedule.json", "application/json", on_click="ignore")
-        st.download_button(
-            "Schedule as CSV", partial(_csv, it.sigmas, settings), "schedule.csv", "text/csv", on_click="ignore"
-        )
-        st.download_button("Export code", script, "train_private.py", "text/x-python", on_click="ignore")
+        download_buttons(SCHEDULE_FORMATS, "schedule", it, settings)
     st.markdown(
         f"A training script for Opacus with this schedule. It prints ε by Opacus' RDP accountant, at the end {opacus}. "
         f"dpviz's own for the same steps is {tight}."
     )
     if settings.sampling != "poisson" or settings.adjacency != "add-remove":
         st.caption("The script draws Poisson batches, and Opacus prices neighbours with one example more or less.")
-    st.code(script, language="python", height=360)
-
-
-def _csv(sigmas: tuple[float, ...], settings: Settings) -> str:
-    from dpviz.views.schedules import path_frame
-
-    return str(path_frame(sigmas, settings.sample_rate, settings.delta, settings.assumptions).to_csv(index=False))
+    st.code(opacus_script(it.sigmas, settings), language="python", height=360)

@@ -6,14 +6,15 @@ import streamlit as st
 
 from dpviz.privacy.registry import InputError
 from dpviz.runs import with_seeds
-from dpviz.runs.execution.pace import Pace, pace_from, trials
+from dpviz.runs.execution.pace import Pace, pace_from, step_timings
+from dpviz.runs.settings import parse_seeds
 from dpviz.training.limits import check_spec, limits_words, read_only
 from dpviz.training.pricing import planned_guarantee
 from dpviz.training.spec import RunSpec
 from dpviz.ui.common.actions import wish_button
 from dpviz.ui.common.cards import guarantee_card, input_error
 from dpviz.ui.common.runs import cached, load_all, start, store
-from dpviz.ui.train.run_form import changed_price, parse_seeds, quick
+from dpviz.ui.train.run_form import MOST_SEEDS, changed_price, quick
 from dpviz.ui.train.runs_list import select
 from dpviz.ui.train.state import ASKED, LAUNCH, QUICK_LOOK, TRAIN
 from dpviz.views.numbers import delta_text, duration_words, epsilon_text
@@ -53,7 +54,7 @@ def launch_panel(spec: RunSpec) -> None:
 
 def _launch(spec: RunSpec, seeds: str, title: str) -> None:
     try:
-        started = start(with_seeds(spec, parse_seeds(seeds)), title)
+        started = start(with_seeds(spec, parse_seeds(seeds, MOST_SEEDS)), title)
     except InputError as error:
         input_error(error)
         return
@@ -65,7 +66,7 @@ def _time(spec: RunSpec) -> None:
     """Expected time of one run: from a run alike, from a trial, or the way to get one."""
     pace, source = expected_pace(spec)
     if pace is None:
-        st.fragment(_trial, run_every=1.0 if trials().pending(spec) else None)(spec)
+        st.fragment(_trial, run_every=1.0 if step_timings().pending(spec) else None)(spec)
         return
     told = f"about {duration_words(pace.seconds(spec))}"
     st.metric("Expected time", told, help=f"One run, from {source}.", width="content")
@@ -73,7 +74,7 @@ def _time(spec: RunSpec) -> None:
 
 def expected_pace(spec: RunSpec) -> tuple[Pace | None, str]:
     """The pace to expect and where it is from; None if nothing alike was ever timed."""
-    tried = trials().pace(spec)
+    tried = step_timings().pace(spec)
     if tried:
         return tried, "a few steps tried on this machine"
     runs, _ = load_all(store().list().runs[-LOOK_BACK:])
@@ -85,9 +86,9 @@ def expected_pace(spec: RunSpec) -> tuple[Pace | None, str]:
 
 
 def _trial(spec: RunSpec) -> None:
-    if trials().pace(spec):
+    if step_timings().pace(spec):
         st.rerun()
-    waiting = trials().pending(spec)
+    waiting = step_timings().pending(spec)
     if waiting:
         st.metric("Expected time", "measuring …", width="content")
         return
@@ -95,10 +96,10 @@ def _trial(spec: RunSpec) -> None:
     told = "Nothing alike ran so far. Tries a few steps in the background, keeps nothing."
     if st.button("Time a few steps", disabled=bool(read_only()), help=read_only() or told):
         try:
-            trials().start(spec)
+            step_timings().start(spec)
         except InputError as error:
             input_error(error)
             return
         st.rerun()
-    if trials().problem(spec):
-        input_error(InputError(trials().problem(spec)))
+    if step_timings().problem(spec):
+        input_error(InputError(step_timings().problem(spec)))

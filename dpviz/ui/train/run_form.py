@@ -6,14 +6,13 @@ Its values live in the session, so that a recipe, another run or the Schedule pa
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Mapping
 from typing import Any
 
 import streamlit as st
 
 from dpviz.papers import RECIPES
-from dpviz.privacy import ACCOUNTANTS, ADJACENCIES, SAMPLINGS, SCHEDULES, Assumptions, InputError, Schedule
+from dpviz.privacy import ACCOUNTANTS, ADJACENCIES, SAMPLINGS, SCHEDULES, Assumptions, Schedule
 from dpviz.privacy.registry import Entry, Knob
 from dpviz.privacy.schedules import CUSTOM
 from dpviz.runs.settings import DEFAULT, LABELS
@@ -272,13 +271,3 @@ def recipe_of(spec: RunSpec, name: str) -> str:
     start = RECIPES[name].spec
     same = {label: getattr(start, label) for label in LABELS}
     return name if dataclasses.replace(spec, recipe=start.recipe, **same) == start else ""
-
-
-def parse_seeds(text: str) -> tuple[int, ...]:
-    """Seeds as typed: "0" or "0, 1, 2"."""
-    words = [word for word in re.split(r"[,\s]+", text.strip()) if word]
-    if not words or not all(re.fullmatch(r"\d{1,10}", word, flags=re.ASCII) for word in words):
-        raise InputError(f"seeds are whole numbers separated by commas, for example 0, 1, 2; got {text.strip()[:40]!r}")
-    if len(words) > MOST_SEEDS:
-        raise InputError(f"at most {MOST_SEEDS} seeds at a time, got {len(words)}")
-    return tuple(int(word) for word in words)

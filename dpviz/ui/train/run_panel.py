@@ -16,6 +16,7 @@ from dpviz.training.pricing import planned_guarantee
 from dpviz.training.tables import DATASETS, MODELS
 from dpviz.ui.common.actions import Action, action_buttons, progress_bar, show_problem
 from dpviz.ui.common.cards import input_error
+from dpviz.ui.common.downloads import FileFormat, download_buttons
 from dpviz.ui.common.markdown import plain
 from dpviz.ui.common.runs import (
     STATUS_COLOURS,
@@ -46,6 +47,9 @@ from dpviz.views.runs import (
     title_of,
 )
 
+RUN_FORMATS: tuple[FileFormat[[Run]], ...] = (
+    FileFormat("Download", "{name}.json", "application/json", lambda run: json.dumps(run.to_json()).encode()),
+)
 LIVE_SECONDS, IDLE_SECONDS = 1.0, 5.0  # idle pages look too, so that a run launched in another tab appears
 LOOK_BACK = 100  # own runs among which baselines are sought
 EPSILON_MARGIN = 1.05  # baselines go on a little beyond the budget
@@ -229,9 +233,7 @@ def _actions(run: Run, summary: Summary) -> None:
             title = st.text_input("Title", run.title, max_chars=120, key=TRAIN("title", run.id))
             action_buttons(TRAIN, run.id, [Action("Save title", lambda: store().rename(run.id, title))])
         _diagnostics(run)
-        st.download_button(
-            "Download", lambda: json.dumps(run.to_json()), f"run-{run.id}.json", "application/json", on_click="ignore"
-        )
+        download_buttons(RUN_FORMATS, f"run-{run.id}", run)
 
 
 def _diagnostics(run: Run) -> None:

@@ -10,12 +10,12 @@ import streamlit as st
 from dpviz.privacy import SCHEDULES
 from dpviz.privacy.registry import Entry, InputError, Knob, Value, in_words
 from dpviz.privacy.schedules import CUSTOM
-from dpviz.runs.settings import PLAIN
+from dpviz.runs.settings import PLAIN, parse_seeds
 from dpviz.runs.sweeps.spec import RESERVED, Candidate, Grid, Range, Search, Sweep
 from dpviz.training.spec import RunSpec
 from dpviz.training.tables import CHOICES
 from dpviz.ui.common.knobs import knob_inputs
-from dpviz.ui.train.run_form import parse_seeds
+from dpviz.ui.train.run_form import MOST_SEEDS
 from dpviz.ui.train.state import SWEEP
 
 MOST_RUNS = 200  # from a page; a file may ask for more
@@ -54,7 +54,7 @@ def sweep_form(spec: RunSpec, seeds: str, title: str) -> Sweep:
     varied = tuple((key, read(key, inputs)) for key, inputs in asked.items())
     # Only a search asks for ranges.
     grids, search = ((cast(Grid, varied),), None) if kind == GRID else ((), Search(trials, varied))
-    sweep = Sweep(spec, parse_seeds(seeds), grids, search, epsilon, title).check()
+    sweep = Sweep(spec, parse_seeds(seeds, MOST_SEEDS), grids, search, epsilon, title).check()
     if sweep.runs > MOST_RUNS:
         raise InputError(f"from here at most {MOST_RUNS} runs, got {sweep.runs:,}; dpviz sweep takes more")
     return sweep

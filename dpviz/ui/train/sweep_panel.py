@@ -6,8 +6,8 @@ import streamlit as st
 
 from dpviz.privacy.registry import InputError
 from dpviz.runs import Store
-from dpviz.runs.execution.ray_runner import ClusterRunner, ray_address
-from dpviz.runs.sweeps.driver import WIDTH, Drive, driven, launch
+from dpviz.runs.execution.runners import ray_address
+from dpviz.runs.sweeps.driver import SweepDriver, launch, sweep_drivers
 from dpviz.runs.sweeps.folder import SweepFolder, sweep_ids
 from dpviz.runs.sweeps.result import Result, price_words, result
 from dpviz.runs.sweeps.spec import Sweep
@@ -53,12 +53,7 @@ def sweep_name(sweep: Sweep) -> str:
 
 def start(sweep: Sweep) -> None:
     """Drive a sweep in the background of this server: in its queue, or on the cluster that DPVIZ_RAY names."""
-    own, address = store(), ray_address()
-    if address:
-        crew = ClusterRunner(own, address)
-        launch(Drive(sweep, own, crew, width=crew.slots if sweep.search else crew.width))
-    else:
-        launch(Drive(sweep, own, runner(), width=1 if sweep.search else WIDTH))
+    launch(SweepDriver(sweep, store(), runner(ray_address())))
     watch(sweep.id)
 
 
@@ -88,7 +83,7 @@ def _panel(live_before: bool) -> None:
 
 
 def _sweep(own: Store, found: Result, *, first: bool) -> None:
-    here, running = driven(own).get(found.sweep.id), SweepFolder(own, found.sweep.id).driven
+    here, running = sweep_drivers(own).get(found.sweep.id), SweepFolder(own, found.sweep.id).driven
     with st.container(border=True):
         progress_bar(found.share, sweep_name(found.sweep), progress_text(found, running=running))
         if here is not None and here.problem:
@@ -102,7 +97,7 @@ def _sweep(own: Store, found: Result, *, first: bool) -> None:
                 compare_button(runs, "Compare these")
 
 
-def _actions(own: Store, found: Result, here: Drive | None, *, running: bool) -> list[Action]:
+def _actions(own: Store, found: Result, here: SweepDriver | None, *, running: bool) -> list[Action]:
     """What can be done to a sweep: one that another process drives is left alone."""
     if running:
         return [Action("Stop sweep", here.stop, "Ends its runs within a step; it can be resumed.")] if here else []

@@ -9,7 +9,7 @@ import pytest
 
 from dpviz.privacy import InputError
 from dpviz.runs.execution import pace as timing
-from dpviz.runs.execution.pace import Pace, Trials, likeness, pace_from, pace_of, trials, try_steps
+from dpviz.runs.execution.pace import Pace, StepTimings, likeness, pace_from, pace_of, step_timings, try_steps
 from dpviz.runs.store.records import Provenance, Run
 from dpviz.training.data.catalog import DATASETS
 
@@ -20,7 +20,7 @@ def made(spec, record, *, count=3, minutes=0.0, **changes) -> Run:
     return Run("a", spec(**changes), "done", epochs, "", provenance)
 
 
-def wait_for(trial: Trials, spec) -> None:
+def wait_for(trial: StepTimings, spec) -> None:
     deadline = time.monotonic() + 120
     while trial.pending(spec) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -58,7 +58,7 @@ def test_a_trial_times_real_steps_without_making_anyone_wait(spec, monkeypatch):
         return try_steps(settings)
 
     monkeypatch.setattr(timing, "try_steps", gated_steps)
-    trial, settings = Trials(), spec()
+    trial, settings = StepTimings(), spec()
     assert not trial.pending(settings)
     trial.start(settings)
     assert trial.pending(settings)
@@ -84,7 +84,7 @@ def test_one_trial_runs_at_a_time_however_many_are_asked_for(spec, monkeypatch):
         return Pace(0.1, 1.0)
 
     monkeypatch.setattr(timing, "try_steps", gated_steps)
-    trial, first = Trials(), spec(batch_size=200)
+    trial, first = StepTimings(), spec(batch_size=200)
     trial.start(first)
     trial.start(first)  # the one that runs
     for batch_size in range(201, 221):
@@ -106,7 +106,7 @@ def test_a_trial_that_breaks_in_a_way_nobody_foresaw_does_not_stop_the_next(spec
         raise MemoryError
 
     monkeypatch.setattr(timing, "try_steps", breaks)
-    trial = Trials()
+    trial = StepTimings()
     trial.start(spec())
     wait_for(trial, spec())
     assert trial.problem(spec()) == "the steps could not be timed: see the server's log"
@@ -121,7 +121,7 @@ def test_a_trial_that_fails_says_why(spec, tmp_path, monkeypatch):
     for file in source.files:
         (tmp_path / source.folder / file).write_bytes(b"damaged")
     monkeypatch.setenv("DPVIZ_DATA", str(tmp_path))
-    trial, settings = Trials(), spec(dataset="fashion-mnist")
+    trial, settings = StepTimings(), spec(dataset="fashion-mnist")
     trial.start(settings)
     wait_for(trial, settings)
     assert trial.pace(settings) is None
@@ -129,4 +129,4 @@ def test_a_trial_that_fails_says_why(spec, tmp_path, monkeypatch):
 
 
 def test_the_server_has_one_set_of_trials():
-    assert trials() is trials()
+    assert step_timings() is step_timings()

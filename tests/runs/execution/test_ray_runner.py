@@ -15,46 +15,31 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from dpviz.privacy import InputError, Ledger, Phase, epsilon
-from dpviz.runs import BackgroundRunner, Store
-from dpviz.runs.execution.ray_runner import ClusterRunner, connect, needs, ray_address, refuse_unless_answering, slots
-from dpviz.runs.sweeps.driver import Drive, driven
+from dpviz.privacy import InputError
+from dpviz.runs import QueueRunner, Store
+from dpviz.runs.execution.ray_runner import RayRunner, connect, needs, refuse_unless_answering, slots
+from dpviz.runs.execution.runners import ray_address
+from dpviz.runs.sweeps.driver import SweepDriver, sweep_drivers
 from dpviz.runs.sweeps.folder import sweep_ids
 from dpviz.runs.sweeps.result import result
 from dpviz.runs.sweeps.spec import Sweep
-from dpviz.training.checkpoint import from_bytes
 from tests.runs.conftest import ROOT, small_spec
 from tests.ui.train.test_sweep_panel import type_values, vary
 from tests.ui.train.test_train_page import WAIT, button, fill_in_quick_logistic, open_page
 
 # Ray leaves sockets to its processes, and speaks of what its next versions will do.
-pytestmark = [
+RAY_WARNINGS = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore::FutureWarning:ray"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning:ray"),
 ]
-
-
-@pytest.fixture(scope="module")
-def address():
-    from benchmarks.scale import cluster
-
-    with cluster(2) as address:
-        yield address
-
-
-@pytest.fixture(scope="module")
-def crew(address, tmp_path_factory):
-    """One runner for all tests, with a store of its own: workers that have imported torch are used again."""
-    crew = ClusterRunner(Store(tmp_path_factory.mktemp("cluster") / "runs"), address)
-    yield crew
-    crew.close()
+pytestmark = RAY_WARNINGS
 
 
 @pytest.fixture
-def store(crew):
-    return crew.store
+def store(ray_runner):
+    return ray_runner.store
 
 
 def curves(store: Store) -> dict:
@@ -76,7 +61,7 @@ def workers() -> list[int]:
 
 
 def test_twelve_members_finish_with_one_worker_killed_and_their_curves_equal_those_of_the_queue(
-    store, crew, tmp_path, caplog
+    store, ray_runner, tmp_path, caplog
 ):
     grid = (("schedule", ("constant", "linear")), ("learning_rate", (0.5, 1.0)))
     sweep = Sweep(small_spec(epochs=2), (0, 1, 2), (grid,))
@@ -88,97 +73,44 @@ def test_twelve_members_finish_with_one_worker_killed_and_their_curves_equal_tho
             os.kill(there[0], signal.SIGKILL)
 
     with caplog.at_level(logging.WARNING, "dpviz.runs"):
-        Drive(sweep, store, crew, width=crew.width, on_end=kill_one).run()
+        SweepDriver(sweep, store, ray_runner, on_end=kill_one).run()
     found = result(store, sweep.id)
     assert (found.done, found.failed) == (12, 0)
     assert len(killed) == 1
     assert "died (1 of 3)" in caplog.text
 
     other = Store(tmp_path / "queue")
-    queue = BackgroundRunner(other, threads=1)
-    Drive(sweep, other, queue).run()
+    queue = QueueRunner(other, threads=1)
+    SweepDriver(sweep, other, queue).run()
     queue.close()
     on_ray, in_queue = curves(store), curves(other)
     assert len(in_queue) == 12
     assert {key: on_ray[key] for key in in_queue} == in_queue
 
 
-def test_both_nodes_work_and_provenance_is_kept(store, crew):
-    assert crew.slots == 2
+def test_both_nodes_work_and_provenance_is_kept(store, ray_runner):
+    assert ray_runner.slots() == 2
     sweep = Sweep(small_spec(epochs=1), (0, 1, 2, 3), ((("learning_rate", (0.7,)),),))
-    Drive(sweep, store, crew, width=crew.width).run()
+    SweepDriver(sweep, store, ray_runner).run()
     runs = [store.get(run.id) for row in result(store, sweep.id).rows for run in row.runs]
     assert [run.status for run in runs] == ["done"] * 4
     assert all(run.provenance.source == "dpviz" and run.provenance.threads == 1 for run in runs)
     assert all(store.read_checkpoint(run.id) for run in runs)
-    assert len(crew._data) == 1  # read and put into the object store once
-
-
-def test_a_run_is_stopped_within_a_moment_and_resumed_from_where_it_was(store, crew, tmp_path):
-    spec = small_spec(epochs=40, learning_rate=0.9)
-    run_id = crew.start(spec)
-    deadline = time.monotonic() + 60
-    while not store.get(run_id).epochs and time.monotonic() < deadline:
-        time.sleep(0.05)
-    crew.stop(run_id)
-    assert crew.wait(run_id, 30)
-    stopped = store.get(run_id)
-    assert stopped.status == "stopped"
-    assert 1 <= len(stopped.epochs) < 40
-    ledger = Ledger(Phase(*phase) for phase in from_bytes(store.read_checkpoint(run_id))["trainer"]["spent"])
-    assert stopped.spent.steps == ledger.steps >= stopped.epochs[-1].step
-    assert stopped.spent.epsilon_sound == pytest.approx(epsilon(ledger, spec.delta).upper, rel=5e-3)
-    assert not stopped.spent.at_most
-    crew.resume(run_id)
-    assert crew.wait(run_id, 120)
-    run = store.get(run_id)
-    assert run.status == "done"
-    assert run.epochs[: len(stopped.epochs)] == stopped.epochs
-
-    other = Store(tmp_path / "queue")
-    queue = BackgroundRunner(other, threads=1)
-    queue.wait(queue.start(spec))
-    queue.close()
-    assert curves(store)[spec.key] == curves(other)[spec.key]
+    assert len(ray_runner._data) == 1  # read and put into the object store once
 
 
 @pytest.mark.parametrize("secure", [False, True])
-def test_what_a_killed_worker_may_have_spent_is_charged_and_a_secure_run_pays_for_it_again(store, crew, secure):
-    run_id = crew.start(small_spec(epochs=60, learning_rate=0.8, secure=secure))
+def test_what_a_killed_worker_may_have_spent_is_charged_and_a_secure_run_pays_for_it_again(store, ray_runner, secure):
+    run_id = ray_runner.start(small_spec(epochs=60, learning_rate=0.8, secure=secure))
     deadline = time.monotonic() + 60
     while not (store.get(run_id).epochs and workers()) and time.monotonic() < deadline:
         time.sleep(0.05)
     os.kill(workers()[0], signal.SIGKILL)
-    assert crew.wait(run_id, 120)
+    assert ray_runner.wait(run_id, 120)
     run = store.get(run_id)
     assert run.status == "done"
     assert (len(run.spent.redone), run.spent.at_most) == ((1, True) if secure else (0, False))
     assert (run.spent.epsilon_sound > run.epochs[-1].epsilon_sound) == secure
-
-
-def test_a_run_that_waits_is_stopped_at_once(store, crew):
-    first = [crew.start(small_spec(epochs=200, seed=seed)) for seed in range(2)]
-    deadline = time.monotonic() + 60
-    while not all(store.get(run_id).status == "running" for run_id in first) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    waiting = crew.start(small_spec(seed=9))
-    time.sleep(0.5)
-    assert store.get(waiting).status == "queued"
-    crew.stop(waiting)
-    assert crew.wait(waiting, 10)
-    assert store.get(waiting).status == "stopped"
-    for run_id in first:
-        crew.stop(run_id)
-    assert all(crew.wait(run_id, 30) for run_id in first)
-
-
-def test_a_run_whose_settings_fail_on_the_worker_fails_with_its_sentence(store, crew):
-    to_nothing = {"clip_norm_schedule": "linear", "knobs": (("clip_norm_schedule.final", 0.0),)}
-    run_id = crew.start(small_spec(**to_nothing))
-    assert crew.wait(run_id, 60)
-    run = store.get(run_id)
-    assert run.status == "failed"
-    assert run.error.startswith("clip_norm must stay above 0")
 
 
 def test_a_cluster_that_is_not_there_or_not_meant_is_refused_in_a_sentence():
@@ -264,14 +196,14 @@ def test_the_command_line_says_in_one_line_that_there_is_no_cluster(tmp_path):
 def assert_as_in_the_queue(store: Store, other: Store) -> None:
     """The store's one sweep, driven anew in a queue, gives the same curves."""
     sweep = result(store, sweep_ids(store)[0]).sweep
-    queue = BackgroundRunner(other, threads=1)
-    Drive(sweep, other, queue).run()
+    queue = QueueRunner(other, threads=1)
+    SweepDriver(sweep, other, queue).run()
     queue.close()
     assert len(curves(other)) == sweep.runs
     assert curves(store) == curves(other)
 
 
-def test_a_page_gives_a_sweep_to_the_cluster_that_the_environment_names(address, crew, tmp_path, monkeypatch):
+def test_a_page_gives_a_sweep_to_the_cluster_that_the_environment_names(address, ray_runner, tmp_path, monkeypatch):
     runs = tmp_path / "runs"
     for name, value in {"DPVIZ_RUNS": str(runs), "DPVIZ_RAY": address, "OMP_NUM_THREADS": "1"}.items():
         monkeypatch.setenv(name, value)
@@ -281,8 +213,8 @@ def test_a_page_gives_a_sweep_to_the_cluster_that_the_environment_names(address,
     button(at, "Launch sweep").click().run()
     assert not at.exception
     store = Store(runs)
-    drive = driven(store)[sweep_ids(store)[0]]
-    assert isinstance(drive.crew, ClusterRunner)
+    drive = sweep_drivers(store)[sweep_ids(store)[0]]
+    assert isinstance(drive.runner, RayRunner)
     deadline = time.monotonic() + 120
     while not result(store, drive.sweep.id).finished and time.monotonic() < deadline:
         time.sleep(0.1)

@@ -13,9 +13,13 @@ import time
 import pytest
 
 from dpviz.privacy.registry import InputError
-from dpviz.runs.execution.job import work
-from dpviz.runs.execution.runner import BackgroundRunner, ForegroundRunner, background, with_seeds
+from dpviz.runs.execution.job import RunOptions
+from dpviz.runs.execution.queue_runner import QueueRunner
+from dpviz.runs.execution.runner import with_seeds
+from dpviz.runs.execution.runners import server_runner
+from dpviz.runs.execution.work import work
 from dpviz.runs.store.store import Store
+from tests.runs.conftest import Foreground
 
 
 def numbers(run) -> list:
@@ -36,12 +40,12 @@ def same_weights(store, one, other) -> bool:
 @pytest.fixture
 def whole(store, spec):
     """A run of the small spec that nothing interrupted, and its store."""
-    return store.get(ForegroundRunner(store, threads=1).start(spec()))
+    return store.get(Foreground(store, threads=1).start(spec()))
 
 
 @pytest.fixture
 def runner(store):
-    runner = BackgroundRunner(store)
+    runner = QueueRunner(store)
     yield runner
     runner.close()
 
@@ -55,7 +59,7 @@ def until(condition, seconds: float = 60.0) -> None:
 
 def test_a_background_run_starts_at_once_and_ends_as_done(store, runner, spec, monkeypatch):
     gate = threading.Event()
-    monkeypatch.setattr("dpviz.runs.execution.runner.work", lambda *job: gate.wait(60) and work(*job))
+    monkeypatch.setattr("dpviz.runs.execution.queue_runner.work", lambda *job: gate.wait(60) and work(*job))
     run_id = runner.start(spec(), title="in the back")
     assert store.get(run_id).status == "queued"
     gate.set()
@@ -78,7 +82,7 @@ def test_foreground_and_background_give_the_same_numbers(store, runner, whole, s
 
 def test_progress_counts_every_step_and_says_how_long_it_will_take(store, spec):
     seen = []
-    run_id = ForegroundRunner(store, on_progress=seen.append).start(spec())
+    run_id = Foreground(store, on_progress=seen.append).start(spec())
     assert [(progress.step, progress.steps) for progress in seen] == [(step, 30) for step in range(1, 31)]
     assert {progress.run_id for progress in seen} == {run_id}
     assert seen[0].seconds_left is None
@@ -92,12 +96,12 @@ def test_stop_and_resume_equals_uninterrupted_bit_for_bit(store, spec, whole, st
         if progress.step == step:
             runner.stop(progress.run_id)
 
-    runner = ForegroundRunner(store, threads=1, on_progress=stop_there)
+    runner = Foreground(store, threads=1, on_progress=stop_there)
     run_id = runner.start(spec())
     stopped = store.get(run_id)
     assert stopped.status == "stopped"
     assert len(stopped.epochs) == step // 10
-    ForegroundRunner(store, threads=2).resume(run_id)  # the run keeps the one thread that it began with
+    Foreground(store, threads=2).resume(run_id)  # the run keeps the one thread that it began with
     resumed = store.get(run_id)
     assert resumed.status == "done"
     assert resumed.provenance.threads == 1
@@ -120,8 +124,7 @@ def test_a_running_run_stops_within_a_step(store, runner, spec):
 
 KILLED = """
 import os, signal, sys
-from conftest import small_spec
-from dpviz.runs.execution.runner import ForegroundRunner
+from conftest import Foreground, small_spec
 from dpviz.runs.store.store import Store
 
 store = Store(sys.argv[1])
@@ -131,7 +134,7 @@ def step(progress):
     if progress.step == 25:
         os.kill(os.getpid(), signal.SIGSTOP)  # in mid-epoch; the parent does the rest
 
-ForegroundRunner(store, threads=1, on_progress=step).start(small_spec())
+Foreground(store, threads=1, on_progress=step).start(small_spec())
 """
 
 
@@ -148,7 +151,7 @@ def test_kill_9_in_mid_epoch_loses_that_epoch_only_and_resumes_to_the_same_numbe
     killed = store.get(run_id)
     assert killed.status == "interrupted"
     assert numbers(killed) == numbers(whole)[:2]
-    ForegroundRunner(store).resume(run_id)
+    Foreground(store).resume(run_id)
     assert store.get(run_id).status == "done"
     assert numbers(store.get(run_id)) == numbers(whole)
     assert same_weights(store, run_id, whole.id)
@@ -158,7 +161,7 @@ def test_kill_9_in_mid_epoch_loses_that_epoch_only_and_resumes_to_the_same_numbe
 def test_kill_9_between_checkpoint_and_epoch_line_loses_nothing(store, spec, whole, python):
     code = KILLED + (
         "\nstore.append = lambda run_id, record: os.kill(os.getpid(), signal.SIGKILL)"
-        "\nForegroundRunner(store, threads=1).start(small_spec())"
+        "\nForeground(store, threads=1).start(small_spec())"
     )
     process = python(code.replace("== 25", "== -1"), store.folder)
     process.communicate(timeout=60)
@@ -166,7 +169,7 @@ def test_kill_9_between_checkpoint_and_epoch_line_loses_nothing(store, spec, who
     killed = store.list().runs[-1]
     assert (killed.status, killed.epochs_done) == ("interrupted", 0)
     steps = []
-    ForegroundRunner(store, on_progress=lambda progress: steps.append(progress.step)).resume(killed.id)
+    Foreground(store, on_progress=lambda progress: steps.append(progress.step)).resume(killed.id)
     assert steps[0] == 11  # the first epoch came out of the checkpoint
     assert numbers(store.get(killed.id)) == numbers(whole)
 
@@ -174,10 +177,10 @@ def test_kill_9_between_checkpoint_and_epoch_line_loses_nothing(store, spec, who
 QUEUED = """
 import sys, time
 from conftest import small_spec
-from dpviz.runs.execution.runner import BackgroundRunner, with_seeds
+from dpviz.runs import QueueRunner, with_seeds
 from dpviz.runs.store.store import Store
 
-runner = BackgroundRunner(Store(sys.argv[1]))
+runner = QueueRunner(Store(sys.argv[1]))
 assert "torch" not in sys.modules
 began = time.perf_counter()
 ids = runner.start_all(with_seeds(small_spec(epochs=500), (0, 1, 2)))
@@ -231,8 +234,9 @@ def test_a_run_that_is_resumed_the_moment_it_ends_is_still_known(store, runner, 
         assert runner.live() == (run_id,)
 
 
-def test_seeds_give_one_run_each_and_different_curves(store, spec):
-    ids = ForegroundRunner(store).start_all(with_seeds(spec(epochs=1), (3, 4)))
+def test_seeds_give_one_run_each_and_different_curves(store, runner, spec):
+    ids = runner.start_all(with_seeds(spec(epochs=1), (3, 4)))
+    assert all(runner.wait(run_id, 60) for run_id in ids)
     one, other = (store.get(run_id) for run_id in ids)
     assert (one.spec.seed, other.spec.seed) == (3, 4)
     assert one.epochs[0].test_loss != other.epochs[0].test_loss
@@ -241,7 +245,7 @@ def test_seeds_give_one_run_each_and_different_curves(store, spec):
 
 
 def test_a_diverging_run_fails_with_the_step_and_the_likely_cause(store, spec):
-    run_id = ForegroundRunner(store).start(spec(method="sgd", sigma=0.0, loss="sse", learning_rate=1000.0, epochs=20))
+    run_id = Foreground(store).start(spec(method="sgd", sigma=0.0, loss="sse", learning_rate=1000.0, epochs=20))
     run = store.get(run_id)
     assert run.status == "failed"
     assert "step" in run.error
@@ -249,7 +253,7 @@ def test_a_diverging_run_fails_with_the_step_and_the_likely_cause(store, spec):
 
 
 def test_a_method_without_a_guarantee_has_no_epsilon_anywhere(store, spec):
-    run_id = ForegroundRunner(store).start(spec(method="sgd", sigma=0.0, epochs=1))
+    run_id = Foreground(store).start(spec(method="sgd", sigma=0.0, epochs=1))
     (record,) = store.get(run_id).epochs
     assert (record.epsilon_claimed, record.epsilon_sound) == (None, None)
     assert (store.list().runs[0].epsilon_claimed, store.list().runs[0].epsilon_sound) == (None, None)
@@ -258,7 +262,7 @@ def test_a_method_without_a_guarantee_has_no_epsilon_anywhere(store, spec):
 
 def test_a_disk_that_fills_up_fails_the_run_with_clear_words_and_keeps_its_epochs(small_disk, spec, store, whole):
     small = Store(small_disk / "runs")  # room for one checkpoint, not for the next one beside it
-    run_id = ForegroundRunner(small, threads=1).start(spec())
+    run_id = Foreground(small, threads=1).start(spec())
     run = small.get(run_id)
     assert run.status == "failed"
     assert run.error == "the run could not be saved: the disk is full; free some space and resume it"
@@ -280,7 +284,7 @@ def test_data_that_is_damaged_fails_the_run_with_words(store, spec, tmp_path):
     raw.mkdir(parents=True)
     for name in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):
         (raw / f"{name}-ubyte.gz").write_bytes(b"nonsense")
-    run_id = ForegroundRunner(store).start(spec(), data_dir=tmp_path / "data")
+    run_id = Foreground(store).start(spec(), data_dir=tmp_path / "data")
     assert store.get(run_id).status == "failed"
     assert "is damaged" in store.get(run_id).error
     assert str(tmp_path) not in store.get(run_id).error
@@ -297,7 +301,7 @@ def test_a_checkpoint_that_is_code_is_refused(store, spec):
     store.set_status(run_id, "running")
     store.write_checkpoint(run_id, checkpoint.to_bytes({"trainer": Evil()}))
     store.release(run_id)
-    ForegroundRunner(store).resume(run_id)
+    Foreground(store).resume(run_id)
     assert store.get(run_id).status == "failed"
     assert "the checkpoint cannot be read" in store.get(run_id).error
     assert not (store.folder / "evil").exists()
@@ -305,7 +309,7 @@ def test_a_checkpoint_that_is_code_is_refused(store, spec):
 
 def test_what_is_refused_leaves_nothing_behind(store, runner, spec, monkeypatch):
     with pytest.raises(InputError, match="device must be one of"):
-        runner.start(spec(), device="tpu")
+        runner.start(spec(), options=RunOptions(device="tpu"))
     with pytest.raises(InputError, match="printable"):
         runner.start(spec(), title="x" * 500)
     monkeypatch.setenv("DPVIZ_MAX_QUEUE", "2")
@@ -321,14 +325,14 @@ def test_a_device_that_is_not_there_fails_the_run_with_words(store, runner, spec
 
     if torch.cuda.is_available():
         pytest.skip("this machine has CUDA")
-    run_id = runner.start(spec(), device="cuda")
+    run_id = runner.start(spec(), options=RunOptions(device="cuda"))
     assert runner.wait(run_id, 60)
     assert store.get(run_id).status == "failed"
     assert "no cuda device" in store.get(run_id).error
 
 
 def test_a_server_that_shuts_down_leaves_interrupted_runs_with_a_checkpoint(store, spec):
-    runner = BackgroundRunner(store)
+    runner = QueueRunner(store)
     first, second = runner.start_all(with_seeds(spec(epochs=10_000), (0, 1)))
     until(lambda: (runner.progress(first) or None) and runner.progress(first).step > 2)
     runner.close()
@@ -346,13 +350,13 @@ def test_a_run_whose_folder_is_taken_away_ends_quietly_and_the_next_one_starts(s
 
 
 def test_a_hot_reload_finds_the_same_runner_with_its_run_still_going(store, spec, monkeypatch):
-    before = background(store)
+    before = server_runner(store)
     run_id = before.start(spec(epochs=10_000))
     for name in [name for name in sys.modules if name.startswith("dpviz.runs")]:
         monkeypatch.delitem(sys.modules, name)
-    fresh = importlib.import_module("dpviz.runs.execution.runner")
-    assert fresh.BackgroundRunner is not BackgroundRunner
-    after = fresh.background(importlib.import_module("dpviz.runs.store.store").Store(store.folder))
+    fresh = importlib.import_module("dpviz.runs.execution.runners")
+    assert fresh.QueueRunner is not QueueRunner
+    after = fresh.server_runner(importlib.import_module("dpviz.runs.store.store").Store(store.folder))
     assert after is before
     until(lambda: after.progress(run_id))
     step = after.progress(run_id).step
@@ -363,7 +367,7 @@ def test_a_hot_reload_finds_the_same_runner_with_its_run_still_going(store, spec
 
 def test_nothing_here_imports_torch_before_a_run_starts(python):
     code = (
-        "import sys\nimport dpviz.runs.execution.runner, dpviz.runs.settings\n"
+        "import sys\nimport dpviz.runs.execution.runners, dpviz.runs.settings\n"
         "import dpviz.runs.store.cached, dpviz.runs.store.store\n"
         "sys.exit('torch' in sys.modules or 'streamlit' in sys.modules)"
     )

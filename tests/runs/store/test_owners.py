@@ -7,7 +7,7 @@ import json
 import pytest
 
 from dpviz.privacy.registry import InputError
-from dpviz.runs.execution.runner import BackgroundRunner
+from dpviz.runs.execution.queue_runner import QueueRunner
 from dpviz.runs.store.store import Store
 
 ANN, BOB = "a" * 32, "b" * 32
@@ -68,7 +68,7 @@ def test_without_owners_the_files_are_what_they_always_were(store, runs):
 
 
 def test_a_run_in_the_background_belongs_to_who_launched_it(store, spec):
-    runner = BackgroundRunner(store)
+    runner = QueueRunner(store)
     (run_id,) = runner.start_all((spec(epochs=1),), owner=ANN)
     assert runner.wait(run_id, 60)
     assert (store.get(run_id).status, store.get(run_id).owner) == ("done", ANN)
@@ -80,7 +80,7 @@ def test_a_run_in_the_background_belongs_to_who_launched_it(store, spec):
 
 def test_a_read_only_server_launches_resumes_renames_and_deletes_nothing(store, runs, spec, monkeypatch):
     monkeypatch.setenv("DPVIZ_READ_ONLY", "1")
-    runner = BackgroundRunner(store)
+    runner = QueueRunner(store)
     for deed in (
         lambda: runner.start(spec()),
         lambda: runner.resume(runs[""]),
@@ -97,7 +97,7 @@ def test_a_read_only_server_launches_resumes_renames_and_deletes_nothing(store, 
 @pytest.mark.parametrize("variable", ["DPVIZ_MAX_EPOCHS", "DPVIZ_MAX_BATCH", "DPVIZ_MAX_WEIGHTS"])
 def test_what_is_above_a_limit_neither_starts_nor_resumes(store, runs, spec, monkeypatch, variable):
     monkeypatch.setenv(variable, "2")
-    runner = BackgroundRunner(store)
+    runner = QueueRunner(store)
     for deed in (lambda: runner.start(spec()), lambda: runner.resume(runs[""])):
         with pytest.raises(InputError, match=variable):
             deed()

@@ -8,13 +8,12 @@ import math
 import pytest
 
 from dpviz.privacy import InputError, Ledger, Phase, epsilon, guarantee
-from dpviz.runs import BackgroundRunner
-from dpviz.runs.execution.runner import ForegroundRunner
+from dpviz.runs import QueueRunner
 from dpviz.runs.store import run_files as files
 from dpviz.runs.store.spending import Spending, at_most, spending, spent_phases
 from dpviz.runs.store.store import Store
 from dpviz.training import checkpoint
-from tests.runs.conftest import epoch_record, small_spec
+from tests.runs.conftest import Foreground, epoch_record, small_spec
 
 
 def sound(spec, steps: int, redone=()) -> float:
@@ -30,7 +29,7 @@ def train(store: Store, spec, *, stop_at: int | None = None, fail_at: int | None
         if progress.step == fail_at:
             raise OSError("the cable was pulled")
 
-    runner = ForegroundRunner(store, threads=1, on_progress=watch)
+    runner = Foreground(store, threads=1, on_progress=watch)
     if run_id:
         runner.resume(run_id)
         return run_id
@@ -70,7 +69,7 @@ def test_a_run_that_never_began_has_spent_nothing(store):
 
 
 def test_a_server_that_shuts_down_writes_down_the_steps_of_its_run(store):
-    runner = BackgroundRunner(store, threads=1)
+    runner = QueueRunner(store, threads=1)
     run_id = runner.start(small_spec(epochs=500))
     while (progress := runner.progress(run_id)) is None or progress.step < 12:
         assert not runner.wait(run_id, 0.01)

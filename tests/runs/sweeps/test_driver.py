@@ -11,11 +11,11 @@ import pytest
 
 from dpviz.privacy import InputError
 from dpviz.privacy.rounding import epsilon_number
-from dpviz.runs import BackgroundRunner
+from dpviz.runs import QueueRunner
 from dpviz.runs.store.records import Summary
-from dpviz.runs.sweeps.driver import Drive, driven, launch
+from dpviz.runs.sweeps.driver import SweepDriver, launch, sweep_drivers
 from dpviz.runs.sweeps.folder import CANDIDATES, SweepFolder, sweep_ids
-from dpviz.runs.sweeps.result import by_key, fold, price_words, result, result_json
+from dpviz.runs.sweeps.result import by_key, price_words, result, result_json, result_of
 from dpviz.runs.sweeps.spec import Range, Search, Sweep
 from tests.runs.conftest import small_spec
 
@@ -28,7 +28,7 @@ def sweep_of(**changes) -> Sweep:
 
 @pytest.fixture
 def runner(store):
-    runner = BackgroundRunner(store, threads=1)
+    runner = QueueRunner(store, threads=1)
     yield runner
     runner.close()
 
@@ -40,7 +40,7 @@ def curves(store) -> dict:
 
 def test_a_sweep_runs_to_its_end_and_is_folded_into_mean_and_std(store, runner):
     sweep, ended = sweep_of(title="Rates"), []
-    Drive(sweep, store, runner, on_end=lambda candidate, run: ended.append(run.status)).run()
+    SweepDriver(sweep, store, runner, on_end=lambda candidate, run: ended.append(run.status)).run()
     found = result(store, sweep.id)
     assert ended == ["done"] * 4
     assert (found.done, found.failed, found.total, found.share, found.finished) == (4, 0, 4, 1.0, True)
@@ -55,7 +55,7 @@ def test_a_sweep_runs_to_its_end_and_is_folded_into_mean_and_std(store, runner):
 
 def test_the_winner_is_shown_with_what_choosing_it_costs(store, runner):
     sweep = sweep_of()
-    Drive(sweep, store, runner).run()
+    SweepDriver(sweep, store, runner).run()
     found = result(store, sweep.id)
     cost = found.selection
     assert cost.runs == 4
@@ -70,37 +70,37 @@ def test_the_winner_is_shown_with_what_choosing_it_costs(store, runner):
 
 def test_the_same_sweep_again_trains_nothing_anew(store, runner):
     sweep = sweep_of(seeds=(0,))
-    Drive(sweep, store, runner).run()
+    SweepDriver(sweep, store, runner).run()
     before = [run.id for run in store.list().runs]
-    Drive(sweep, store, runner, on_end=lambda *_: pytest.fail("a run was made again")).run()
+    SweepDriver(sweep, store, runner, on_end=lambda *_: pytest.fail("a run was made again")).run()
     assert [run.id for run in store.list().runs] == before
 
 
 def test_a_stopped_sweep_goes_on_where_it_was_and_ends_as_if_it_had_not_been_stopped(store, runner, tmp_path):
     sweep = sweep_of()
-    drive = Drive(sweep, store, runner)
+    drive = SweepDriver(sweep, store, runner)
     drive._on_end = lambda *_: drive.stop()
     drive.run()
     halfway = result(store, sweep.id)
     assert 1 <= halfway.done < 4
     assert not halfway.finished
     assert runner.live() == ()
-    Drive(sweep, store, runner).run()
+    SweepDriver(sweep, store, runner).run()
     assert result(store, sweep.id).done == 4
 
     whole = type(store)(tmp_path / "whole")
-    other = BackgroundRunner(whole, threads=1)
-    Drive(sweep, whole, other).run()
+    other = QueueRunner(whole, threads=1)
+    SweepDriver(sweep, whole, other).run()
     other.close()
     assert curves(store) == curves(whole)
 
 
 def test_one_sweep_is_driven_once_at_a_time(store, runner):
     sweep = sweep_of()
-    drive = Drive(sweep, store, runner)
+    drive = SweepDriver(sweep, store, runner)
     assert SweepFolder(store, sweep.id).driven
     with pytest.raises(InputError, match="running already"):
-        Drive(sweep, store, runner)
+        SweepDriver(sweep, store, runner)
     drive.stop()
     drive.run()
     assert not SweepFolder(store, sweep.id).driven
@@ -111,6 +111,7 @@ class Clumsy:
 
     def __init__(self, runner, failures):
         self.runner, self.failures, self.resumed = runner, failures, 0
+        self.slots, self.width = runner.slots, runner.width
 
     def start(self, spec, *, run_id, **options):
         self.runner.store.create(spec, run_id=run_id)
@@ -141,7 +142,7 @@ class Clumsy:
 def test_a_failed_run_is_tried_once_more_and_then_reported(store, runner, failures, done, failed):
     sweep = sweep_of(seeds=(0,))
     crew = Clumsy(runner, failures)
-    Drive(sweep, store, crew, width=1).run()
+    SweepDriver(sweep, store, crew, width=1).run()
     found = result(store, sweep.id)
     assert (found.done, found.failed, crew.resumed) == (done, failed, 1)
     assert found.finished
@@ -151,16 +152,17 @@ def test_a_failed_run_is_tried_once_more_and_then_reported(store, runner, failur
 
 def test_a_sweep_that_cannot_go_on_says_why_and_lets_go(store, runner):
     sweep = sweep_of()
-    drive = Drive(sweep, store, runner, device="abacus")
+    runner.close()
+    drive = SweepDriver(sweep, store, runner)
     drive.run()
-    assert "device must be one of" in drive.problem
+    assert "takes no more runs" in drive.problem
     assert not SweepFolder(store, sweep.id).driven
 
 
 def test_a_launched_sweep_is_found_by_everyone_in_the_process(store, runner):
     sweep = sweep_of(seeds=(0,))
-    launch(Drive(sweep, store, runner))
-    drive = driven(type(store)(store.folder))[sweep.id]
+    launch(SweepDriver(sweep, store, runner))
+    drive = sweep_drivers(type(store)(store.folder))[sweep.id]
     for thread in threading.enumerate():
         if thread.name == "dpviz-sweep":
             thread.join(60)
@@ -170,13 +172,13 @@ def test_a_launched_sweep_is_found_by_everyone_in_the_process(store, runner):
 
 def test_a_line_that_a_crash_left_unfinished_is_dropped_and_damage_is_named(store, runner):
     sweep = sweep_of(seeds=(0,))
-    Drive(sweep, store, runner).run()
+    SweepDriver(sweep, store, runner).run()
     folder = SweepFolder(store, sweep.id)
     path = folder.path / CANDIDATES
     whole = path.read_bytes()
     path.write_bytes(whole[:-20])
     assert len(folder.candidates()) == 1
-    Drive(sweep, store, runner).run()
+    SweepDriver(sweep, store, runner).run()
     assert path.read_bytes() == whole
     path.write_bytes(b"{}\n" + whole)
     with pytest.raises(InputError, match="line 1 is damaged"):
@@ -191,7 +193,7 @@ def test_a_sweeps_id_cannot_leave_the_folder(store, name):
 
 def test_forgetting_a_sweep_keeps_its_runs(store, runner):
     sweep = sweep_of(seeds=(0,))
-    Drive(sweep, store, runner).run()
+    SweepDriver(sweep, store, runner).run()
     SweepFolder(store, sweep.id).delete()
     assert sweep_ids(store) == ()
     assert len(store.list().runs) == 2
@@ -207,7 +209,7 @@ def search_of(trials: int, **space) -> Sweep:
 
 def test_a_search_proposes_tells_and_keeps_its_memory_in_the_store(store, runner):
     sweep = search_of(6)
-    Drive(sweep, store, runner, width=1).run()
+    SweepDriver(sweep, store, runner, width=1).run()
     found = result(store, sweep.id)
     assert (found.done, found.total, len(found.rows)) == (6, 6, 6)
     assert len({row.candidate.settings for row in found.rows}) == 6
@@ -223,11 +225,11 @@ def test_a_stopped_search_goes_on_and_makes_no_trial_twice(store, runner):
     from dpviz.runs.sweeps.search import open_study
 
     sweep = search_of(5)
-    drive = Drive(sweep, store, runner, width=1)
+    drive = SweepDriver(sweep, store, runner, width=1)
     drive._on_end = lambda *_: drive.stop()
     drive.run()
     assert result(store, sweep.id).done < 5
-    Drive(sweep, store, runner, width=1).run()
+    SweepDriver(sweep, store, runner, width=1).run()
     found = result(store, sweep.id)
     assert (found.done, len(found.rows)) == (5, 5)
     study = open_study(sweep, SweepFolder(store, sweep.id))
@@ -237,7 +239,7 @@ def test_a_stopped_search_goes_on_and_makes_no_trial_twice(store, runner):
 
 def test_a_search_learns_that_settings_failed_and_goes_on(store, runner):
     sweep = search_of(6, model=("logistic", "resnet20"), learning_rate=Range(0.1, 4.0))
-    Drive(sweep, store, runner, width=1).run()
+    SweepDriver(sweep, store, runner, width=1).run()
     found = result(store, sweep.id)
     assert found.finished
     assert found.failed == sum("resnet20 takes images" in row.problem for row in found.rows) > 0
@@ -245,7 +247,7 @@ def test_a_search_learns_that_settings_failed_and_goes_on(store, runner):
 
 def test_a_search_whose_journal_is_damaged_says_so_and_lets_go(store, runner):
     sweep = search_of(2)
-    drive = Drive(sweep, store, runner, width=1)
+    drive = SweepDriver(sweep, store, runner, width=1)
     (SweepFolder(store, sweep.id).path / "search.journal").write_text("{}\n{}\n")
     drive.run()
     assert drive.problem
@@ -257,7 +259,7 @@ def test_candidates_above_a_limit_of_the_server_are_refused_ahead_and_fail_alone
     sweep = search_of(3, epochs=(1, 3))
     with pytest.raises(InputError, match="at most 2 epochs"):
         search_of(3, epochs=Range(1, 3)).check()
-    Drive(sweep, store, runner, width=1).run()
+    SweepDriver(sweep, store, runner, width=1).run()
     found = result(store, sweep.id)
     assert found.finished
     assert all(
@@ -281,7 +283,7 @@ def test_without_a_guarantee_there_is_a_winner_but_no_price():
         Summary(str(k), "done", "", key=c.specs[0].key, epochs=2, epochs_done=2, test_accuracy=0.5 + k / 10)
         for k, c in enumerate(candidates)
     ]
-    found = fold(sweep, candidates, runs)
+    found = result_of(sweep, candidates, runs)
     assert found.winner.candidate.label == "curriculum=sample"
     assert found.selection.composed is None
     assert "no guarantee" in price_words(found)[0]

@@ -9,7 +9,8 @@ import pytest
 
 from dpviz.privacy import SCHEDULES, InputError, Schedule
 from dpviz.privacy.schedules import CUSTOM
-from dpviz.runs.sweeps.spec import Range, Search, Sweep, at_epsilon, read_toml, scaled
+from dpviz.runs.sweeps.equal_epsilon import at_epsilon, scaled
+from dpviz.runs.sweeps.spec import Range, Search, Sweep, read_toml
 from dpviz.training.pricing import planned_guarantee
 from tests.runs.conftest import small_spec
 

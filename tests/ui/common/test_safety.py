@@ -13,7 +13,7 @@ from streamlit.testing.v1 import AppTest
 
 from dpviz.privacy import InputError
 from dpviz.runs.execution import pace as timing
-from dpviz.runs.execution.pace import Pace, Trials
+from dpviz.runs.execution.pace import Pace, StepTimings
 from dpviz.runs.store.run_files import without_paths
 from dpviz.training.local.spec import LocalSpec
 from dpviz.training.local.tabular import picture_data
@@ -166,7 +166,7 @@ def test_a_read_only_dashboard_neither_uploads_nor_computes(folder, monkeypatch)
     with pytest.raises(InputError, match="read-only"):
         Job(picture_data(), [LocalSpec()], 2)
     with pytest.raises(InputError, match="read-only"):
-        Trials().start(made_spec())
+        StepTimings().start(made_spec())
     assert button(open_page("pages/train.py"), "Launch").disabled
     assert open_page("pages/schedule.py").file_uploader[0].disabled
 
@@ -202,8 +202,8 @@ def test_while_other_settings_are_timed_the_page_says_so(folder, monkeypatch):
         return Pace(0.1, 1.0)
 
     monkeypatch.setattr(timing, "try_steps", gated_steps)
-    others = Trials()
-    monkeypatch.setattr(launch, "trials", lambda: others)
+    others = StepTimings()
+    monkeypatch.setattr(launch, "step_timings", lambda: others)
     others.start(made_spec(batch_size=77))
     at = open_page("pages/train.py")
     button(at, "Time a few steps").click().run()

@@ -143,6 +143,91 @@ def test_a_share_link_reproduces_the_schedule_and_its_settings_in_a_new_session(
     expect(other.page.get_by_text("come from the address")).to_be_visible()
 
 
+def type_into(it: Screen, label: str, text: str) -> None:
+    field = it.page.get_by_label(label, exact=True)
+    field.fill(text)
+    field.press("Enter")
+
+
+def test_a_reload_keeps_the_drawing_even_of_another_page(screen):
+    it = screen()
+    it.stroke((0, 4.0), (19, 0.9))
+    type_into(it, "Batch size", "512")
+    it.shows(Settings(batch_size=512))
+    drawn, shown = it.sigmas(), it.value.inner_text()
+    it.page.reload()
+    expect(it.value).to_have_text(shown)
+    assert it.sigmas() == drawn
+    expect(it.page.get_by_label("Batch size", exact=True)).to_have_value("512")
+    it.stroke((3, 2.0), (5, 2.0))  # a later edit is in the address too
+    it.shows(Settings(batch_size=512))
+    drawn = it.sigmas()
+    it.page.get_by_test_id("stTopNavLink").filter(has_text="Guide").click()
+    expect(it.page.get_by_role("heading", name="Guide", exact=True)).to_be_visible()
+    assert "s=" not in it.page.url
+    it.page.reload()
+    expect(it.page.get_by_role("heading", name="Guide", exact=True)).to_be_visible()
+    it.page.get_by_test_id("stTopNavLink").filter(has_text="Schedule").click()
+    expect(it.page.get_by_text("come from the address")).to_be_visible()
+    assert it.sigmas() == drawn
+
+
+def test_undo_spans_lengths_presets_lists_and_fits_and_the_epochs_follow(screen):
+    it = screen()
+    epochs = it.page.get_by_label("Epochs", exact=True)
+    it.stroke((0, 4.0), (19, 0.9))
+    it.shows(Settings())
+    curves = [it.sigmas()]
+
+    def changed() -> None:
+        expect(it.button("Undo")).to_be_enabled()
+        curves.append(it.sigmas())
+
+    type_into(it, "Epochs", "25")
+    expect(it.page.locator(".place")).to_contain_text("of 25")
+    changed()
+    epochs.fill("")
+    epochs.press("Enter")
+    expect(it.page.get_by_text("got an empty field; the board stays at 25")).to_be_visible()
+    assert it.sigmas() == curves[-1], "an empty field brings no preset back"
+    it.page.get_by_role("combobox", name=re.compile("Preset")).click()
+    it.page.get_by_role("option", name="Cosine").click()
+    expect(it.page.get_by_text("cosine preset")).to_be_visible()
+    changed()
+    it.button("Fit to ε").click()
+    expect(it.page.get_by_text("of the target 2")).to_be_visible()
+    changed()
+    for curve in curves[-2::-1]:
+        it.button("Undo").click()
+        expect(it.page.locator(".place")).to_contain_text(f"of {len(curve)}")
+        assert it.sigmas() == curve
+        expect(epochs).to_have_value(str(len(curve)))
+    it.shows(Settings())
+    expect(it.button("Undo")).to_be_enabled()  # the first stroke is left
+    for curve in curves[1:]:
+        it.button("Redo").click()
+        assert it.sigmas() == curve
+    expect(epochs).to_have_value("25")
+    it.shows(Settings(epochs=25))
+
+
+def test_an_error_in_a_pasted_list_is_told_in_the_popover_and_no_noise_is_drawn_as_zero(screen):
+    it = screen()
+    it.button("Paste or upload").click()
+    popover = it.page.get_by_test_id("stPopoverBody")
+    for text in ("3, -2", "3, 0, 2"):
+        popover.get_by_role("textbox").fill(text)
+        popover.get_by_role("button", name="Use this list").click()
+        if "-" in text:
+            expect(popover.get_by_text("got -2 (epoch 2)")).to_be_visible()
+    expect(it.value).to_have_text("∞")
+    expect(it.plot.get_by_text("no noise")).to_be_visible()
+    bottom, *drawn = it.ask("[editor.frame.curveBottom, ...[3, 0, 2].map((sigma) => editor.frame.y(sigma))]")
+    assert max(drawn[0], drawn[2]) < bottom < drawn[1]
+    path = it.page.locator("svg.plot .curve").get_attribute("d")
+    assert f",{drawn[1]:.1f}" in path
+
+
 def test_an_rdp_bound_is_not_called_certified(address, new_page):
     page = new_page(f"{address}/?s={encode([2.0, 1.0], {'accountant': 'rdp'})}")
     expect(page.locator(".meta")).to_contain_text("RDP upper bound", timeout=PATIENCE)

@@ -10,11 +10,11 @@ from playwright.sync_api import Page, expect
 from streamlit.testing.v1 import AppTest
 
 from dpviz.privacy import InputError
-from dpviz.runs import BackgroundRunner, Store, Summary
+from dpviz.runs import QueueRunner, Store, Summary
 from dpviz.runs.settings import DEFAULT, change
-from dpviz.runs.sweeps.driver import Drive
+from dpviz.runs.sweeps.driver import SweepDriver
 from dpviz.runs.sweeps.folder import sweep_ids
-from dpviz.runs.sweeps.result import fold, result
+from dpviz.runs.sweeps.result import result, result_of
 from dpviz.runs.sweeps.spec import Candidate, Range, Search, Sweep, read_toml
 from dpviz.ui.common.markdown import sentence
 from dpviz.ui.train import sweep_panel
@@ -78,8 +78,8 @@ def test_every_setting_has_names_or_a_first_range_that_can_be_searched_as_it_is(
 
 def drive(folder, sweep: Sweep) -> Sweep:
     store = Store(folder)
-    runner = BackgroundRunner(store, threads=1)
-    Drive(sweep, store, runner, width=1).run()
+    runner = QueueRunner(store, threads=1)
+    SweepDriver(sweep, store, runner, width=1).run()
     runner.close()
     return sweep
 
@@ -115,7 +115,7 @@ def judged(*accuracies: tuple[float, ...]):
         for candidate, values in zip(candidates, accuracies, strict=True)
         for spec, value in zip(candidate.specs, values, strict=False)
     ]
-    return fold(sweep, candidates, runs)
+    return result_of(sweep, candidates, runs)
 
 
 def test_a_winner_is_named_only_where_the_seeds_can_tell():
@@ -203,7 +203,7 @@ def test_the_front_holds_whom_nobody_beats_in_both_and_the_page_draws_it(searche
 
 def test_a_front_without_candidates_is_axes_with_labels():
     nothing = Sweep(small_spec(), search=Search(1, (("learning_rate", Range(0.1, 1.0)),)))
-    figure = front_figure(front_frame(fold(nothing, (), {}), candidate_title))
+    figure = front_figure(front_frame(result_of(nothing, (), {}), candidate_title))
     assert figure.layout.xaxis.title.text == "Epsilon spent (sound)"
     assert figure.layout.yaxis.title.text == "Test accuracy (%)"
 

@@ -15,8 +15,8 @@ from streamlit.testing.v1 import AppTest
 
 from dpviz.papers import RECIPES
 from dpviz.privacy import Assumptions, InputError, Schedule, epoch_phases, epsilon, guarantee
-from dpviz.runs import Store, Summary, background
-from dpviz.runs.settings import DEFAULT
+from dpviz.runs import Store, Summary, server_runner
+from dpviz.runs.settings import DEFAULT, parse_seeds
 from dpviz.runs.store.records import Progress
 from dpviz.runs.store.spending import Spending
 from dpviz.training.pricing import AS_TRAINED
@@ -24,7 +24,7 @@ from dpviz.training.tables import CHOICES, DATASETS, MODELS
 from dpviz.ui.common.handover import RecipeHandover, ScheduleHandover
 from dpviz.ui.compare.link import parse_link
 from dpviz.ui.schedule.settings import Settings
-from dpviz.ui.train.run_form import fitting_models, parse_seeds, quick, recipe_of
+from dpviz.ui.train.run_form import MOST_SEEDS, fitting_models, quick, recipe_of
 from dpviz.ui.train.run_panel import share_done
 from dpviz.ui.train.runs_list import selected_places
 from dpviz.views.comparison import group_of
@@ -43,7 +43,7 @@ def test_seeds_are_typed_as_a_list_of_whole_numbers():
 @pytest.mark.parametrize("text", ["", "a", "1.5", "-1", "1;2", ",", "0," * 21, "٣"])
 def test_other_seeds_are_refused_in_a_sentence(text):
     with pytest.raises(InputError, match="seeds"):
-        parse_seeds(text)
+        parse_seeds(text, MOST_SEEDS)
 
 
 def test_every_dataset_has_models_that_fit_it():
@@ -231,7 +231,7 @@ def test_quick_look_launches_a_small_run_at_once_and_leaves_the_form_alone(folde
     button(at, "Quick look").click().run()
     assert not at.exception
     run = Store(folder).get(Store(folder).list().runs[0].id)
-    background(Store(folder)).close()
+    server_runner(Store(folder)).close()
     assert (run.spec.size, run.spec.epochs, run.spec.batch_size, run.title) == (2000, 3, 200, "Quick look")
     assert at.number_input(key="train.examples").value == 60_000
     assert shown_title(at) == "Quick look"
@@ -402,7 +402,7 @@ def test_a_launched_run_is_shown_whatever_was_chosen_before(folder):
     assert shown_title(at) == "First"
     button(at, "Repeat with diagnostics").click().run()
     assert not at.exception
-    background(Store(folder)).close()
+    server_runner(Store(folder)).close()
     newest = Store(folder).list().runs[-1]
     assert at.session_state["train.selected"] == (newest.id,)
 

@@ -1,0 +1,38 @@
+"""Which runner works on a store's runs: the one place that knows both kinds."""
+
+from __future__ import annotations
+
+import os
+
+from dpviz.runs.execution.job import OnEpoch, OnProgress
+from dpviz.runs.execution.process_wide import process_wide
+from dpviz.runs.execution.provenance import cores
+from dpviz.runs.execution.queue_runner import QueueRunner
+from dpviz.runs.execution.ray_runner import RayRunner
+from dpviz.runs.execution.runner import Runner
+from dpviz.runs.store.store import Store
+
+
+def ray_address(asked: str | None = None) -> str:
+    """The cluster to use: as asked, or DPVIZ_RAY; empty for none."""
+    return (asked if asked is not None else os.environ.get("DPVIZ_RAY", "")).strip()
+
+
+def runner_for(
+    store: Store,
+    address: str = "",
+    *,
+    spare_cores: int = 0,
+    on_progress: OnProgress | None = None,
+    on_epoch: OnEpoch | None = None,
+) -> Runner:
+    """A Ray cluster if there is an address, else a queue with all but the spare cores; whoever asks closes it."""
+    if address:
+        return RayRunner(store, address, on_progress=on_progress, on_epoch=on_epoch)
+    return QueueRunner(store, threads=max(1, cores() - spare_cores), on_progress=on_progress, on_epoch=on_epoch)
+
+
+def server_runner(store: Store, address: str = "") -> Runner:
+    """The server's one runner for a store and an address, made on first use; closed when the process ends."""
+    name = f"runner {store.folder.resolve()} {address}"
+    return process_wide(name, lambda: runner_for(store, address, spare_cores=1))  # a core is left for the page

@@ -1,0 +1,155 @@
+"""One run at work: from its last checkpoint to its end, the same in the queue and on a cluster."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+from dpviz.runs.execution.job import Assignment, Ended, Failed, Running, Saved, Sink, Stepped, ended_by
+from dpviz.runs.execution.provenance import versions
+from dpviz.runs.store.records import Progress, Provenance
+from dpviz.runs.store.spending import Spending, Steps, of_epoch, spending
+from dpviz.training.spec import EpochRecord, RunSpec
+
+
+def work(assignment: Assignment, sink: Sink, should_stop: Callable[[], bool], data: Any = None) -> Ended:
+    """Train a run and report on it. `data` is what to train on where it was read already; None: read it from data_dir.
+
+    The caller writes down the end, which is returned and not reported.
+    """
+    began = time.monotonic()
+    training = _Training(assignment, sink, should_stop, data)
+    ended = ended_by(assignment.run.id, training.train)
+    provenance = training.provenance
+    if provenance is not None:
+        minutes = provenance.minutes + (time.monotonic() - began) / 60
+        provenance = dataclasses.replace(provenance, minutes=round(minutes, 4))
+    return dataclasses.replace(ended, provenance=provenance, spent=training.spent)
+
+
+class _Training:
+    """Holds what is known so far, so that it is on record wherever training ends."""
+
+    def __init__(self, assignment: Assignment, sink: Sink, should_stop: Callable[[], bool], data: Any) -> None:
+        self.assignment, self.run, self.sink, self.data = assignment, assignment.run, sink, data
+        self.last = self.run.epochs[-1] if self.run.epochs else None
+        self.provenance: Provenance | None = None
+        self.spent: Spending | None = None
+        self._should_stop = should_stop
+
+    def train(self) -> Ended:
+        from dpviz.training import checkpoint
+        from dpviz.training.engine import Diverged, Trainer
+
+        run, options = self.run, self.assignment.options
+        self.provenance = provenance = measured(self.assignment)
+        checkpoint.use_threads(provenance.threads)
+        self.sink(Running(provenance))
+        trainer = Trainer(run.spec, device=provenance.device, data_dir=options.data_dir, data=self.data)
+        if self.assignment.checkpoint is not None:
+            self._restore(trainer, checkpoint.from_bytes(self.assignment.checkpoint))
+        before = run.written or spending(run.spec, 0)
+        redone = lost_steps(run.spec, before, steps_taken(trainer))
+        if redone != before.redone:  # reported now: a process that is killed later leaves no word of it
+            self.sink(Running(spent=spending(run.spec, steps_taken(trainer), redone, at_most=before.at_most)))
+
+        def save(record: EpochRecord | None, *, new: bool) -> None:
+            text = json.dumps(record.to_json(), allow_nan=False) if record else ""
+            data = checkpoint.to_bytes({"record": text, "trainer": trainer.state()})
+            self.sink(Saved(data, record if new else None))
+
+        try:
+            for record in trainer.epochs(on_step=self._clock(provenance.device), should_stop=self._stopped):
+                new = self._is_new(record)
+                save(record, new=new)
+                self.last = record if new else self.last
+        except Diverged as failure:
+            raise Failed(str(failure)) from None
+        finally:
+            self.spent = spent_by(trainer, before, redone, self.last)
+        if self._reached(run.spec.epochs):
+            return Ended("done")
+        if not self._stopped():
+            raise Failed(f"training ended after epoch {self.last.epoch if self.last else 0} of {run.spec.epochs}")
+        save(self.last, new=False)
+        return Ended("stopped")
+
+    def _is_new(self, record: EpochRecord) -> bool:
+        return self.last is None or record.epoch > self.last.epoch
+
+    def _reached(self, epoch: int) -> bool:
+        return self.last is not None and self.last.epoch >= epoch
+
+    def _stopped(self) -> bool:
+        until = self.assignment.options.until
+        return self._should_stop() or (until is not None and self._reached(until))
+
+    def _restore(self, trainer: Any, saved: dict[str, Any]) -> None:
+        """Put the trainer where the checkpoint left it; add the epoch that the checkpoint has and the file may lack."""
+        if "trainer" not in saved:
+            raise Failed("the checkpoint is not a run's; delete it to start the run over")
+        trainer.load(saved["trainer"])
+        record = EpochRecord.from_json(json.loads(saved["record"])) if saved.get("record") else None
+        if record is not None and self._is_new(record):
+            self.sink(Saved(None, record))
+            self.last = record
+
+    def _clock(self, device: str) -> Callable[[int, int], None]:
+        """What a trainer calls after each step: reports progress, with the time left at the pace so far."""
+        began = time.monotonic()
+        first: list[float] = []
+
+        def on_step(step: int, steps: int) -> None:
+            now = time.monotonic()
+            if not first:
+                first.extend((step, now))
+            taken, seconds = step - first[0], now - first[1]
+            left = (steps - step) * seconds / taken if taken else None
+            self.sink(Stepped(Progress(self.run.id, step, steps, now - began, left, device)))
+
+        return on_step
+
+
+def steps_taken(trainer: Any) -> int:
+    """Updates in the trainer's ledger, also those after its last whole epoch."""
+    return sum(phase.steps for phase in trainer.spent)
+
+
+def lost_steps(spec: RunSpec, before: Spending, restored: int) -> tuple[Steps, ...]:
+    """What a run has taken beyond its plan once it goes on from `restored` steps: see Spending.redone."""
+    lost = spec.secure and before.steps > restored
+    return (*before.redone, (restored, before.steps)) if lost else before.redone
+
+
+def spent_by(trainer: Any, before: Spending, redone: tuple[Steps, ...], last: EpochRecord | None) -> Spending:
+    """What the run has spent in all, wherever it ended. A seeded run that was further before has spent that too."""
+    steps = steps_taken(trainer)
+    if before.steps > steps and not trainer.spec.secure:
+        return before
+    return spending(
+        trainer.spec,
+        steps,
+        redone,
+        accepted=trainer.screening.accepted if trainer.screening else None,
+        floor=of_epoch(last) if last else None,
+        at_most=bool(redone) and before.at_most,
+    )
+
+
+def measured(assignment: Assignment) -> Provenance:
+    """Provenance of a run of this code. A resumed run keeps its thread count: sums round differently with another."""
+    from dpviz.training.engine import pick_device
+
+    before = assignment.run.provenance
+    return Provenance(
+        kind="measured",
+        source="dpviz",
+        commit=assignment.commit,
+        versions=versions(),
+        device=pick_device(assignment.options.device),
+        threads=before.threads if before and before.threads else assignment.threads,
+        minutes=before.minutes if before else 0.0,
+    )

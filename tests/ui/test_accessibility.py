@@ -1,0 +1,65 @@
+"""Every page under axe-core, light and dark: nothing that it calls moderate, serious or critical.
+
+axe-core is the copy that Chromium's own DevTools carry (Lighthouse uses it), or the file that DPVIZ_AXE names.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from dpviz.ui.common.navigation import places
+from tests.browser import CHROMIUM_ARGUMENTS, ROOT, chromium_path, free_port
+
+BUNDLE = "devtools/third_party/lighthouse/lighthouse-dt-bundle.js"
+LITERAL = re.compile(r"`/\*! axe v(?:[^`\\]|\\.)*`", re.DOTALL)
+FAILING = ("moderate", "serious", "critical")
+
+
+@pytest.fixture(scope="module")
+def axe(browser: Browser) -> str:
+    """The script that defines `window.axe`."""
+    if os.environ.get("DPVIZ_AXE"):
+        return Path(os.environ["DPVIZ_AXE"]).read_text(encoding="utf-8")
+    port = free_port()
+    arguments = [*CHROMIUM_ARGUMENTS, f"--remote-debugging-port={port}"]
+    with browser.browser_type.launch(executable_path=chromium_path(), args=arguments) as other:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/{BUNDLE}", timeout=20) as reply:
+                literal = LITERAL.search(reply.read().decode())
+        except urllib.error.URLError:
+            literal = None
+        if literal is None:
+            pytest.skip("this Chromium has no DevTools with axe-core; name the file axe.min.js by DPVIZ_AXE")
+        return str(other.new_page().evaluate(literal[0]))
+
+
+@pytest.fixture(scope="module")
+def address(serve: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> str:
+    return serve(ROOT / "app.py", {"DPVIZ_RUNS": str(tmp_path_factory.mktemp("runs"))})
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("place", places(), ids=lambda place: place.title)
+def test_axe_finds_nothing_moderate_or_worse(
+    address: str, new_page: Callable[..., Page], axe: str, place, scheme: str
+) -> None:
+    page = new_page(f"{address}/{place.url_path}", color_scheme=scheme)
+    expect(page.get_by_role("heading", level=1)).to_be_visible()
+    expect(page.get_by_test_id("stStatusWidget")).to_have_count(0)
+    page.wait_for_timeout(500)  # what fades in has its full colour
+    page.evaluate(axe)
+    violations = page.evaluate("async () => (await axe.run()).violations")
+    assert [
+        (violation["id"], violation["impact"], node["target"], node["any"] and node["any"][0]["message"])
+        for violation in violations
+        if violation["impact"] in FAILING
+        for node in violation["nodes"]
+    ] == []
