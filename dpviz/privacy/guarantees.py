@@ -13,7 +13,7 @@ from dpviz.privacy.assumptions import ADJACENCIES, SAMPLINGS, Assumptions, Named
 from dpviz.privacy.prices import epsilon, epsilon_path
 from dpviz.privacy.records import Epsilon, Guarantee, Ledger, Phase
 from dpviz.privacy.registry import InputError
-from dpviz.privacy.rounding import epsilon_number
+from dpviz.privacy.rounding import delta_text, epsilon_number
 
 Phases = tuple[Phase, ...]
 LedgerOf = Callable[[Phases, Sequence[int] | None], Phases]
@@ -121,7 +121,7 @@ def guarantee(
         ledger = ledger_of(tuple(phases), accepted) if ledger_of else ()
         return epsilon(Ledger(ledger), delta, drawn) if ledger else None
 
-    words = [*rule.assumptions, f"{ADJACENCIES[adjacency].help}; delta = {delta:g}"]
+    words = [*rule.assumptions, f"{ADJACENCIES[adjacency].help}; delta = {delta_text(delta)}"]
     if rule.sound:
         words.insert(0, SAMPLINGS[sampling].help)
     elif rule.sorted_once:

@@ -55,10 +55,13 @@ class Knob:
         return number
 
 
+SPELLED = {"relu": "ReLU"}
+
+
 def in_words(name: str) -> str:
-    """A name as people write it: clip_norm -> Clip norm."""
+    """A name as people write it: clip_norm -> Clip norm, relu -> ReLU."""
     words = name.replace("_", " ").replace("-", " ")
-    return words[:1].upper() + words[1:]
+    return SPELLED.get(name, words[:1].upper() + words[1:])
 
 
 @dataclass(frozen=True)

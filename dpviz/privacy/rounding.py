@@ -81,3 +81,10 @@ def epsilon_remark(epsilon: Epsilon) -> str:
     if epsilon.wide:
         return f"{epsilon.fallback or kind}: the true value may lie well below the upper end"
     return epsilon.fallback or ("" if kind in ("certified", "exact") else kind)
+
+
+def delta_text(delta: float) -> str:
+    """1e-5 rather than 1e-05; all digits, so that it reads back as the same number."""
+    short = f"{delta:g}"
+    mantissa, _, power = (short if float(short) == delta else repr(float(delta))).partition("e")
+    return f"{mantissa}e{int(power)}" if power else mantissa

@@ -108,8 +108,12 @@ def _powers(places: np.ndarray) -> dict[str, Any]:
 
 
 def update_figure(frame: pd.DataFrame, epoch: int | None = None) -> go.Figure:
-    """The three parts of an update over the epochs: noise above the signal means steps that are mostly noise."""
-    figure = go.Figure(layout=layout("Epoch", "Length in one update", height=320))
+    """The three parts of an update over the epochs: noise above the signal means steps that are mostly noise.
+
+    They differ by orders of magnitude, so the axis is logarithmic; a bias of 0, where nothing is clipped, is not on it.
+    """
+    figure = go.Figure(layout=layout("Epoch", "Length in one update (log scale)", height=320))
+    figure.update_yaxes(type="log", exponentformat="power")
     for column, colour in zip(("signal", "clipping_bias", "noise"), COLOURS, strict=False):
         _add_line(figure, frame, column, SERIES[column][0], colour)
     return _at_epoch(figure, epoch)

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from dpviz.privacy.risk import Risk
-from dpviz.privacy.rounding import epsilon_kind, epsilon_number, epsilon_remark, epsilon_text, percent_number
+from dpviz.privacy.rounding import (
+    delta_text,
+    epsilon_kind,
+    epsilon_number,
+    epsilon_remark,
+    epsilon_text,
+    percent_number,
+)
 
 __all__ = [
     "delta_text",
@@ -14,13 +21,6 @@ __all__ = [
     "risk_sentence",
     "sigma_text",
 ]
-
-
-def delta_text(delta: float) -> str:
-    """1e-5 rather than 1e-05; all digits, so that it reads back as the same number."""
-    short = f"{delta:g}"
-    mantissa, _, power = (short if float(short) == delta else repr(float(delta))).partition("e")
-    return f"{mantissa}e{int(power)}" if power else mantissa
 
 
 def sigma_text(sigma: float) -> str:

@@ -1,23 +1,34 @@
-"""Curves of single runs: one row an epoch, and the figure of a measure against epochs, epsilon or time."""
+"""A list of runs, and curves of single ones: a measure against epochs or epsilon, over the nearest baselines."""
 
 from __future__ import annotations
 
+import dataclasses
+import html
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 import plotly.graph_objects as go
 
 from dpviz.papers import RECIPES
 from dpviz.privacy.registry import Entry
-from dpviz.runs import Run
+from dpviz.runs import Run, Summary
 from dpviz.training.spec import EpochRecord, RunSpec
 from dpviz.training.tables import DATASETS, MODELS
-from dpviz.views.axes import AXES, COLOURS, GREY, PERCENT, epoch_ticks, layout
+from dpviz.views.axes import AXES, COLOURS, GREY, PERCENT, epoch_ticks, layout, tinted
 from dpviz.views.numbers import epsilon_number
 
 TEST, TRAINING = "test data", "training data, not covered by epsilon"
 NO_GUARANTEE = "no guarantee"
+STATUS_WORDS = {
+    "queued": "waiting",
+    "running": "running",
+    "done": "done",
+    "stopped": "stopped",
+    "failed": "failed",
+    "interrupted": "interrupted",
+}
 MEASURES = {"accuracy": "Accuracy (%)", "loss": "Loss"}
 
 
@@ -31,7 +42,7 @@ def schedule_words(spec: RunSpec) -> str:
     if spec.schedule.name == "custom":
         return "own curve"
     ends = f" {knobs['start']:g} to {knobs['end']:g}" if {"start", "end"} <= set(knobs) else ""
-    return spec.schedule.name + ends
+    return spec.schedule.name.replace("-", " ") + ends
 
 
 def title_of(table: Mapping[str, Entry], name: str) -> str:
@@ -83,24 +94,111 @@ def run_frame(runs: Iterable[Run]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["run", "name", *AXES])
 
 
-def run_figure(frame: pd.DataFrame, x: str = "epoch", measure: str = "accuracy") -> go.Figure:
-    """Test and training curve of one run; an epoch whose epsilon is missing or infinite has no place in it."""
-    figure = go.Figure(layout=layout(AXES[x].title, MEASURES[measure], height=300))
+# --- what is behind a run's curve
+
+
+def nearest_baselines(run: Run, epsilon: float | None, others: Iterable[Run], most: int = 3) -> list[Run]:
+    """Finished runs of the same dataset and model whose epsilon is closest to this one's, one per experiment.
+
+    Other seeds of the same settings are the same experiment, so they are no baseline.
+    """
+    alike = [
+        other
+        for other in others
+        if (other.spec.dataset, other.spec.model) == (run.spec.dataset, run.spec.model) and other.status == "done"
+    ]
+    nearest = sorted(alike, key=lambda other: _distance(epsilon, other))
+    experiments: dict[RunSpec, Run] = {_any_seed(run): run}
+    for other in nearest:
+        if len(experiments) <= most:
+            experiments.setdefault(_any_seed(other), other)
+    return list(experiments.values())[1:]
+
+
+def _any_seed(run: Run) -> RunSpec:
+    return dataclasses.replace(run.spec, seed=0, diagnostics=False)
+
+
+def _distance(epsilon: float | None, other: Run) -> float:
+    """How far apart two budgets are, as a ratio; what has no budget is furthest from what has one."""
+    there = other.spent.epsilon_sound if other.spent else None
+    if epsilon is None or there is None:
+        return 0.0 if epsilon is there else math.inf
+    return abs(math.log(epsilon / there)) if 0 < epsilon < math.inf and 0 < there < math.inf else math.inf
+
+
+def baseline_name(run: Run, source: str) -> str:
+    """A baseline in the legend: "full-length run: Linear decreasing (ε 1.40)"."""
+    spent = run.spent.epsilon_sound if run.spent else None
+    name = html.escape(run_name(run), quote=False)  # Plotly takes tags in a legend for markup
+    return f"{source}: {name}" + ("" if spent is None else f" (ε {epsilon_number(spent)})")
+
+
+# --- figures
+
+
+def run_figure(
+    frame: pd.DataFrame,
+    x: str = "epoch",
+    measure: str = "accuracy",
+    baselines: Mapping[str, pd.DataFrame] | None = None,
+    reach: float = math.inf,
+) -> go.Figure:
+    """Test and training curve of one run over its baselines, by their names in the legend, as far as the run reaches.
+
+    An epoch whose epsilon is missing or infinite has no place in it.
+    """
+    figure = go.Figure(layout=layout(AXES[x].title, MEASURES[measure], height=360))
     shown = frame[frame[x].map(math.isfinite).astype(bool)]
     if x == "epoch" and len(shown):
-        figure.update_xaxes(**epoch_ticks(shown[x].max()))
+        figure.update_xaxes(**epoch_ticks(max(shown[x].max(), reach if math.isfinite(reach) else 0)))
+    for (name, rows), colour in zip((baselines or {}).items(), COLOURS[1:], strict=False):
+        line = {"color": tinted(colour, 0.6), "width": 1.5, "dash": "dash"}
+        near = rows[rows[x] <= reach]
+        if len(near):
+            _add_curve(figure, near, (x, f"test_{measure}"), name, "lines", line)
     for part, name, colour, dash, width in (
         ("test", TEST, COLOURS[0], "solid", 2.5),
         ("train", TRAINING, GREY, "dot", 1.5),
     ):
-        axis = AXES[f"{part}_{measure}"]
-        figure.add_scatter(
-            x=shown[x],
-            y=shown[f"{part}_{measure}"],
-            name=name,
-            mode="lines+markers",
-            line={"color": colour, "dash": dash, "width": width},
-            marker={"size": 2 * width + 1},
-            hovertemplate=f"{AXES[x].hovered('x')}<br>{axis.hovered('y')}<extra></extra>",
+        line = {"color": colour, "dash": dash, "width": width}
+        _add_curve(figure, shown, (x, f"{part}_{measure}"), name, "lines+markers", line)
+    # Names of baselines are long: below the plot they take no height from it.
+    return figure.update_layout(legend={"y": -0.3, "yanchor": "top", "orientation": "v"}, margin={"t": 12})
+
+
+def _add_curve(
+    figure: go.Figure, rows: pd.DataFrame, axes: tuple[str, str], name: str, mode: str, line: dict[str, Any]
+) -> None:
+    x, y = axes
+    figure.add_scatter(
+        x=rows[x],
+        y=rows[y],
+        name=name,
+        mode=mode,
+        line=line,
+        marker={"size": 2 * line["width"] + 1},
+        hovertemplate=f"{AXES[x].hovered('x')}<br>{AXES[y].hovered('y')}<extra>{name}</extra>",
+    )
+
+
+# --- a list of runs
+
+LIST_COLUMNS = ("name", "status", "accuracy", "epsilon", "minutes", "seed", "started")
+
+
+def list_frame(summaries: Sequence[Summary], names: Sequence[str], minutes: Mapping[str, float]) -> pd.DataFrame:
+    """One row per run: accuracy in percent, sound epsilon of all that was spent; NaN where there is none yet."""
+    rows = [
+        (
+            name,
+            STATUS_WORDS[run.status],
+            math.nan if run.test_accuracy is None else 100 * run.test_accuracy,
+            math.nan if run.spent[1] is None else run.spent[1],
+            minutes.get(run.id, math.nan),
+            run.seed,
+            run.created[:16].replace("T", " "),
         )
-    return figure
+        for run, name in zip(summaries, names, strict=True)
+    ]
+    return pd.DataFrame(rows, columns=list(LIST_COLUMNS))

@@ -92,3 +92,9 @@ def test_nothing_gives_empty_axes_with_titles():
     for figure in figures:
         assert figure.layout.xaxis.title.text
         assert figure.layout.yaxis.title.text
+
+
+def test_signal_bias_and_noise_share_a_log_axis_on_which_the_smallest_is_seen():
+    figure = update_figure(series_frame(SEEN))
+    assert figure.layout.yaxis.type == "log"
+    assert [trace.name.partition(":")[0] for trace in figure.data] == ["signal", "clipping bias", "noise"]

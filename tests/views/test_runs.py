@@ -6,7 +6,16 @@ import pytest
 
 from dpviz.privacy.schedules import Schedule
 from dpviz.views.axes import AXES
-from dpviz.views.runs import epsilon_words, run_figure, run_frame, run_name, schedule_words, spent_words
+from dpviz.views.runs import (
+    baseline_name,
+    epsilon_words,
+    nearest_baselines,
+    run_figure,
+    run_frame,
+    run_name,
+    schedule_words,
+    spent_words,
+)
 from tests.views.made_runs import made_run, made_spec
 
 
@@ -49,7 +58,7 @@ def test_a_run_is_called_by_its_title_then_its_recipe_then_its_settings():
     [
         (Schedule.of("linear", start=5, end=1), "linear 5 to 1"),
         (Schedule.of("constant", sigma=2), "constant 2"),
-        (Schedule.of("step-decay"), "step-decay"),
+        (Schedule.of("step-decay"), "step decay"),
         (Schedule.custom([4, 3, 2, 1]), "own curve"),
     ],
 )
@@ -69,3 +78,38 @@ def test_what_was_spent_says_at_most_only_of_a_number():
     assert spent_words(1.23456, True) == "at most 1.235"
     assert spent_words(None, True) == spent_words(math.nan, True) == "no guarantee"
     assert spent_words(math.inf, True) == "∞"
+
+
+# --- baselines
+
+
+def test_baselines_are_finished_runs_of_the_same_dataset_and_model_nearest_in_epsilon_one_per_experiment():
+    near, nearer, far = (made_run(sigma=sigma, title=str(sigma)) for sigma in (1.5, 1.1, 8.0))
+    others = [
+        far,
+        near,
+        made_run(sigma=1.1, seed=1, title="another seed of the same"),
+        nearer,
+        made_run(sigma=1.01, status="stopped", count=2),
+        made_run(sigma=1.01, dataset="fashion-mnist"),
+        made_run(sigma=1.01, model="cnn-mnist"),
+        made_run(seed=3, title="the run itself with another seed"),
+    ]
+    found = nearest_baselines(made_run(), 2.0, others, most=2)
+    assert [run.title for run in found] == ["another seed of the same", "1.5"]
+
+
+def test_a_run_without_epsilon_is_laid_over_runs_without_one_first():
+    private, free = made_run(), made_run(method="sgd", learning_rate=0.1, title="free")
+    assert nearest_baselines(made_run(method="sgd"), None, [private, free], most=1) == [free]
+
+
+def test_baselines_lie_behind_the_run_as_far_as_it_reaches_and_their_names_say_what_they_are():
+    run, other = made_run(), made_run(sigma=2.0, epochs=9, count=9, title="Half <b>the</b> price")
+    name = baseline_name(other, "full-length run")
+    assert name == "full-length run: Half &lt;b&gt;the&lt;/b&gt; price (ε 2.250)"
+    figure = run_figure(run_frame([run]), "epoch", "accuracy", {name: run_frame([other])}, reach=4)
+    assert [trace.name for trace in figure.data] == [name, "test data", "training data, not covered by epsilon"]
+    assert list(figure.data[0].x) == [1, 2, 3, 4]
+    against_epsilon = run_figure(run_frame([run]), "epsilon_sound", "loss", {name: run_frame([other])}, reach=0.6)
+    assert list(against_epsilon.data[0].x) == [0.25, 0.5]

@@ -20,16 +20,10 @@ from dpviz.training.limits import refuse_if_read_only
 from dpviz.training.spec import RunSpec
 from dpviz.training.tables import DATASETS, MODELS
 from dpviz.ui.common.auth import person
+from dpviz.ui.common.session import Slot
 from dpviz.views.runs import title_of
 
-STATUS_WORDS = {
-    "queued": "waiting",
-    "running": "running",
-    "done": "done",
-    "stopped": "stopped",
-    "failed": "failed",
-    "interrupted": "interrupted",
-}
+WATCHED: Slot[frozenset[str]] = Slot("watched", frozenset())  # runs and sweeps that were at work at the last look
 STATUS_COLOURS = {
     "queued": "gray",
     "running": "blue",
@@ -52,7 +46,9 @@ def runner(address: str = "") -> Runner:
 
 def start(specs: Sequence[RunSpec], title: str = "") -> tuple[str, ...]:
     """Launch runs that belong to the person at the page."""
-    return runner().start_all(specs, title=title, owner=person())
+    ids = runner().start_all(specs, title=title, owner=person())
+    watch(*ids)
+    return ids
 
 
 def stop(run_id: str) -> None:
@@ -64,6 +60,12 @@ def stop(run_id: str) -> None:
 def resume(run_id: str) -> None:
     store().get(run_id)
     runner().resume(run_id)
+    watch(run_id)
+
+
+def watch(*ids: str) -> None:
+    """Announce the end of these runs and sweeps, which start now: the shortest would end before anybody looks."""
+    WATCHED.set(WATCHED.get() | set(ids))
 
 
 def is_live(summary: Summary) -> bool:
@@ -117,14 +119,8 @@ def summary_name(summary: Summary) -> str:
         return summary.title
     if summary.recipe in RECIPES:
         return RECIPES[summary.recipe].title
-    return f"{title_of(DATASETS, summary.dataset)}, {title_of(MODELS, summary.model)}, {summary.schedule}"
-
-
-def summary_line(summary: Summary) -> str:
-    """The run in a list to pick from: name, seed, how it stands, when it was made."""
-    accuracy = "" if summary.test_accuracy is None else f", {100 * summary.test_accuracy:.1f} %"
-    made = summary.created[:16].replace("T", " ")
-    return f"{summary_name(summary)} · seed {summary.seed} · {STATUS_WORDS[summary.status]}{accuracy} · {made} UTC"
+    words = "no noise" if summary.method == "sgd" else summary.schedule.replace("-", " ")
+    return f"{title_of(DATASETS, summary.dataset)}, {title_of(MODELS, summary.model)}, {words}"
 
 
 def show_warnings(warnings: Sequence[str]) -> None:

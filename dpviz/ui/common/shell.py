@@ -34,6 +34,10 @@ def run() -> None:
     person()
     sign_out_button()
     page.run()
+    # After the page, so that the first one need not wait for what is imported here.
+    from dpviz.ui.common.announce import announce_ends
+
+    announce_ends()
 
 
 def middleware() -> list[Middleware]:

@@ -11,14 +11,15 @@ from dpviz.runs.settings import parse_seeds
 from dpviz.training.limits import check_spec, limits_words, read_only
 from dpviz.training.pricing import planned_guarantee
 from dpviz.training.spec import RunSpec
+from dpviz.ui.common.actions import wish_button
 from dpviz.ui.common.cards import guarantee_card, input_error
 from dpviz.ui.common.runs import cached, load_all, start, store
-from dpviz.ui.train.run_form import MOST_SEEDS, changed_price, key, take_quick
-from dpviz.ui.train.run_panel import pick
+from dpviz.ui.train.run_form import MOST_SEEDS, changed_price, quick
+from dpviz.ui.train.runs_list import select
+from dpviz.ui.train.state import ASKED, LAUNCH, QUICK_LOOK, TRAIN
 from dpviz.views.numbers import delta_text, epsilon_text
 from dpviz.views.runs import NO_GUARANTEE
 
-ASKED = "train.asked"
 LOOK_BACK = 100  # own runs that are searched for one alike
 
 
@@ -41,19 +42,14 @@ def launch_panel(spec: RunSpec) -> None:
         with st.expander("What these epsilons rest on"):
             guarantee_card(price)
     left, right = st.columns(2)
-    seeds = left.text_input("Seeds", key=key("seeds"), persist_state="session", help="One run per seed: 0, 1, 2")
-    title = right.text_input("Title", key=key("title"), max_chars=120, placeholder="optional")
-    locked = read_only()
-    with st.container(horizontal=True):
-        st.button("Launch", type="primary", disabled=bool(locked), help=locked or limits_words(), on_click=_ask)
-        st.button("Quick look", on_click=take_quick, help="2,000 examples, 3 epochs, batch 200: a matter of seconds.")
-    if st.session_state.pop(ASKED, False):
+    seeds = left.text_input("Seeds", key=TRAIN("seeds"), persist_state="session", help="One run per seed: 0, 1, 2")
+    title = right.text_input("Title", key=TRAIN("title"), max_chars=120, placeholder="optional")
+    wish_button(LAUNCH, ASKED, limits_words())
+    asked = ASKED.take()
+    if asked == LAUNCH:
         _launch(spec, seeds, title)
-
-
-def _ask() -> None:
-    """Keep the wish until the form was read to its end: another event may cut the page's run short before that."""
-    st.session_state[ASKED] = True
+    elif asked == QUICK_LOOK:
+        _launch(check_spec(quick(spec)), seeds, title or QUICK_LOOK)
 
 
 def _launch(spec: RunSpec, seeds: str, title: str) -> None:
@@ -62,7 +58,7 @@ def _launch(spec: RunSpec, seeds: str, title: str) -> None:
     except InputError as error:
         input_error(error)
         return
-    pick(started[0])
+    select(started[0])
     st.rerun()
 
 

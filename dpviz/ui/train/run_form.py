@@ -1,6 +1,6 @@
 """The form of a new run: every table as a choice with its knobs, and the numbers.
 
-Its values live in the session under `train.<field>`, so that a recipe, another run or the Schedule page can fill it in.
+Its values live in the session, so that a recipe, another run or the Schedule page can fill it in.
 """
 
 from __future__ import annotations
@@ -22,18 +22,13 @@ from dpviz.training.tables import CHOICES, DATASETS, METHODS, MODELS
 from dpviz.ui.common.handover import PLAIN, RecipeHandover, ScheduleHandover, handed_over
 from dpviz.ui.common.knobs import choose, knob_inputs, knob_key
 from dpviz.ui.schedule.settings import parse_delta
+from dpviz.ui.train.state import CURVE, HANDED, NOTE, SWEEP_HANDED, TRAIN
 from dpviz.views.numbers import delta_text, epsilon_text
 
-KEY = "train"
 OWN = ""  # "start from" nothing but one's own settings
-CURVE = f"{KEY}.curve"  # sigmas of a drawn schedule, if one was brought along
-NOTE = f"{KEY}.note"
-SWEEP_HANDED = "sweep.handed"  # whether the schedule that was brought along shall be swept
-HANDED = f"{KEY}.handed"  # the schedule that was brought along, with the assumptions under which it was priced
-EXAMPLES = f"{KEY}.examples"
+EXAMPLES = TRAIN("examples")
 MOST_SEEDS = 20
-QUICK = {"epochs": 3, "batch_size": 200}
-QUICK_EXAMPLES = 2000
+QUICK_EXAMPLES, QUICK_EPOCHS, QUICK_BATCH = 2000, 3, 200
 
 SIZES = Entry(
     "size",
@@ -60,10 +55,6 @@ FINE = {
 }
 
 
-def key(field: str) -> str:
-    return f"{KEY}.{field}"
-
-
 # --- filling it in
 
 
@@ -72,24 +63,24 @@ def fill_in(spec: RunSpec) -> None:
     state = st.session_state
     for choice, table in CHOICES.items():
         name = getattr(spec, choice)
-        state[key(choice)] = name
-        _fill_knobs(key(choice), table[name], spec.knobs_of(choice))
+        state[TRAIN(choice)] = name
+        _fill_knobs(TRAIN(choice), table[name], spec.knobs_of(choice))
     _fill_schedule(spec.schedule)
     for entry in (SIZES, RATES):
-        _fill_knobs(KEY, entry, {name: getattr(spec, name) for name in entry.knobs})
+        _fill_knobs(TRAIN.page, entry, {name: getattr(spec, name) for name in entry.knobs})
     state[EXAMPLES] = spec.size
-    state[key("delta")] = delta_text(spec.delta)
-    state[key("seeds")] = str(spec.seed)
-    state[key("diagnostics")] = spec.diagnostics
-    state[key("start")] = spec.recipe if spec.recipe in RECIPES else OWN
+    state[TRAIN("delta")] = delta_text(spec.delta)
+    state[TRAIN("seeds")] = str(spec.seed)
+    state[TRAIN("diagnostics")] = spec.diagnostics
+    state[TRAIN("start")] = spec.recipe if spec.recipe in RECIPES else OWN
 
 
 def _fill_schedule(schedule: Schedule) -> None:
-    st.session_state[key("schedule")] = schedule.name
+    st.session_state[TRAIN("schedule")] = schedule.name
     if schedule.name == CUSTOM:
-        st.session_state[CURVE] = schedule.values
+        CURVE.set(schedule.values)
     else:
-        _fill_knobs(key("schedule"), SCHEDULES[schedule.name], dict(schedule.knobs))
+        _fill_knobs(TRAIN("schedule"), SCHEDULES[schedule.name], dict(schedule.knobs))
 
 
 def _fill_knobs(at: str, entry: Entry, values: Mapping[str, Any]) -> None:
@@ -99,12 +90,12 @@ def _fill_knobs(at: str, entry: Entry, values: Mapping[str, Any]) -> None:
 
 def prepare() -> None:
     """First settings of a session, and what another page handed over."""
-    if key("dataset") not in st.session_state:
+    if TRAIN("dataset") not in st.session_state:
         fill_in(DEFAULT)
     handed = handed_over(RECIPES)
     if isinstance(handed, RecipeHandover):
         fill_in(RECIPES[handed.recipe].spec)
-        st.session_state[NOTE] = "The settings come from the Papers page."
+        NOTE.set("The settings come from the Papers page.")
     elif handed is not None:
         take_over(handed)
 
@@ -112,17 +103,17 @@ def prepare() -> None:
 def take_over(handed: ScheduleHandover) -> None:
     """The schedule and all that decides its epsilon into the form; the rest stays as it is."""
     state = st.session_state
-    state[key("dataset")] = handed.dataset
+    state[TRAIN("dataset")] = handed.dataset
     _take_dataset()
     state[EXAMPLES] = handed.dataset_size
     _fill_schedule(handed.schedule)
-    _fill_knobs(KEY, SIZES, {"epochs": handed.epochs, "batch_size": handed.batch_size})
-    state[key("delta")] = delta_text(handed.delta)
-    state[key("start")] = OWN
-    state[key("method")], state[key("curriculum")] = PLAIN
-    state[HANDED] = handed
-    state[SWEEP_HANDED] = handed.sweep
-    state[NOTE] = "The schedule and its settings come from the Schedule page."
+    _fill_knobs(TRAIN.page, SIZES, {"epochs": handed.epochs, "batch_size": handed.batch_size})
+    state[TRAIN("delta")] = delta_text(handed.delta)
+    state[TRAIN("start")] = OWN
+    state[TRAIN("method")], state[TRAIN("curriculum")] = PLAIN
+    HANDED.set(handed)
+    SWEEP_HANDED.set(handed.sweep)
+    NOTE.set("The schedule and its settings come from the Schedule page.")
 
 
 def changed_price(spec: RunSpec) -> str:
@@ -130,7 +121,7 @@ def changed_price(spec: RunSpec) -> str:
 
     Empty where it keeps them all, so that the epsilons are the same, and once the form's run is another one.
     """
-    handed: ScheduleHandover | None = st.session_state.get(HANDED)
+    handed = HANDED.get()
     if handed is None or handed.assumptions == AS_TRAINED or not handed.is_of(spec):
         return ""
     there, here = (planned_guarantee(spec, assumptions).sound for assumptions in (handed.assumptions, AS_TRAINED))
@@ -150,28 +141,26 @@ def changed_words(there: Assumptions) -> str:
 
 
 def _take_recipe() -> None:
-    name = st.session_state[key("start")]
+    name = st.session_state[TRAIN("start")]
     if name != OWN:
         fill_in(RECIPES[name].spec)
 
 
-def take_quick() -> None:
-    """A run of seconds: few examples, few epochs; the curve of a drawn schedule keeps its length."""
-    state = st.session_state
-    for name, most in QUICK.items():
-        at = knob_key(KEY, SIZES, name)
-        if name != "epochs" or state[key("schedule")] != CUSTOM:
-            state[at] = min(most, state[at] or most)
-    state[EXAMPLES] = QUICK_EXAMPLES
+def quick(spec: RunSpec) -> RunSpec:
+    """The same in seconds: few examples, few epochs; the curve of a drawn schedule keeps its length."""
+    examples = min(QUICK_EXAMPLES, spec.size)
+    epochs = spec.epochs if spec.schedule.name == CUSTOM else min(QUICK_EPOCHS, spec.epochs)
+    batch_size = min(QUICK_BATCH, spec.batch_size, examples)
+    return dataclasses.replace(spec, subset=examples, epochs=epochs, batch_size=batch_size, recipe="")
 
 
 def _take_dataset() -> None:
     """Another dataset: all of its examples; the model stays if it fits, else the first that does."""
     state = st.session_state
-    fitting = fitting_models(state[key("dataset")])
-    if state[key("model")] not in fitting:
-        state[key("model")] = fitting[0]
-    state[EXAMPLES] = _whole(state[key("dataset")])
+    fitting = fitting_models(state[TRAIN("dataset")])
+    if state[TRAIN("model")] not in fitting:
+        state[TRAIN("model")] = fitting[0]
+    state[EXAMPLES] = _whole(state[TRAIN("dataset")])
 
 
 def _whole(dataset: str) -> int:
@@ -189,22 +178,23 @@ def fitting_models(dataset: str) -> list[str]:
 def start_from() -> None:
     """The recipe to start from, and what its paper leaves open."""
     st.selectbox(
-        "Start from",
+        "Experiment",
         [OWN, *RECIPES],
-        key=key("start"),
-        format_func=lambda name: f"{RECIPES[name].paper}: {RECIPES[name].title}" if name else "My own settings",
+        key=TRAIN("start"),
+        format_func=lambda name: f"{RECIPES[name].paper}: {RECIPES[name].title}" if name else "none: my own settings",
         on_change=_take_recipe,
         persist_state="session",
         help="Fills in the settings of a paper's experiment; change what you like afterwards.",
     )
-    name = st.session_state[key("start")]
+    name = st.session_state[TRAIN("start")]
     if name == OWN:
         return
     recipe = RECIPES[name]
-    told = recipe.headline
-    if told:
-        cost = f" at a claimed ε of {told.epsilon:g}" if told.epsilon is not None else ""
-        st.caption(f"The paper reports {100 * told.value:.2f} % test accuracy{cost} ({told.paper}, {told.place}).")
+    reported = recipe.headline
+    if reported:
+        cost = f" at a claimed ε of {reported.epsilon:g}" if reported.epsilon is not None else ""
+        where = f"{reported.paper}, {reported.place}"
+        st.caption(f"The paper reports {100 * reported.value:.2f} % test accuracy{cost} ({where}).")
     if recipe.open_values:
         with st.expander(f"What the paper leaves open ({len(recipe.open_values)})"):
             st.markdown("\n".join(f"- **{o.what}**: {o.chosen}. {o.why}" for o in recipe.open_values))
@@ -214,45 +204,46 @@ def settings_form() -> RunSpec:
     """All the widgets, top to bottom; the settings they make up, or an InputError."""
     left, right = st.columns(2)
     with left:
-        dataset = choose("Dataset", DATASETS, key("dataset"), on_change=_take_dataset)
+        dataset = choose("Dataset", DATASETS, TRAIN("dataset"), on_change=_take_dataset)
     with right:
         fitting = fitting_models(dataset.name)
-        model = choose("Model", MODELS, key("model"), leave_out=[name for name in MODELS if name not in fitting])
+        model = choose("Model", MODELS, TRAIN("model"), leave_out=[name for name in MODELS if name not in fitting])
     with left:
-        method = choose("Method", CHOICES["method"], key("method"))
+        method = choose("Method", CHOICES["method"], TRAIN("method"))
     schedule = _schedule(right, private=METHODS[method.name].private)
     chosen = {"dataset": dataset, "model": model, "method": method}
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        knobs = {choice: knob_inputs(entry, key(choice)) for choice, entry in chosen.items()}
+        knobs = {choice: knob_inputs(entry, TRAIN(choice)) for choice, entry in chosen.items()}
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        sizes = knob_inputs(SIZES, KEY)
+        sizes = knob_inputs(SIZES, TRAIN.page)
         sizes["subset"] = _examples(dataset.name)
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        sizes |= knob_inputs(RATES, KEY)
-        delta = st.text_input("δ", key=key("delta"), persist_state="session", help="Typed exactly, for example 1e-5.")
+        sizes |= knob_inputs(RATES, TRAIN.page)
+        delta = st.text_input("δ", key=TRAIN("delta"), persist_state="session", help="Typed exactly, for example 1e-5.")
     names = {choice: entry.name for choice, entry in chosen.items()}
     with st.expander("Loss, optimizer, clipping, curriculum, rates"):
         for field, label in FINE.items():
-            entry = choose(label, CHOICES[field], key(field))
+            entry = choose(label, CHOICES[field], TRAIN(field))
             names[field] = entry.name
-            knobs[field] = knob_inputs(entry, key(field))
+            knobs[field] = knob_inputs(entry, TRAIN(field))
     flat = tuple((f"{choice}.{name}", value) for choice, own in knobs.items() for name, value in own.items())
     diagnostics = st.toggle(
         "Diagnostics",
-        key=key("diagnostics"),
+        key=TRAIN("diagnostics"),
         persist_state="session",
         help="Gradient norms, layer sizes and confusion after each epoch, for the Gradients page. Slower.",
     )
     fields: dict[str, Any] = {**names, **sizes}
     spec = RunSpec(schedule=schedule, delta=parse_delta(delta), diagnostics=diagnostics, knobs=flat, **fields)
-    return dataclasses.replace(spec, recipe=recipe_of(spec, st.session_state[key("start")]))
+    return dataclasses.replace(spec, recipe=recipe_of(spec, st.session_state[TRAIN("start")]))
 
 
 def _examples(dataset: str) -> int:
     """How many training examples: 0 means all of them, as in a run's settings."""
     whole = _whole(dataset)
-    told = f"Of {whole:,}. Fewer examples train faster, but each is seen more often: epsilon rises."
-    chosen = st.number_input("Training examples", 1, whole, step=1000, key=EXAMPLES, persist_state="session", help=told)
+    label = f"Training examples (of {whole:,})"
+    help = "Fewer examples train faster, but each is seen more often: epsilon rises."
+    chosen = st.number_input(label, 1, whole, step=1000, key=EXAMPLES, persist_state="session", help=help)
     return 0 if chosen == whole else chosen
 
 
@@ -261,17 +252,17 @@ def _schedule(place: Any, *, private: bool) -> Schedule:
     if not private:
         place.text_input("Noise", "none: this method has no noise", disabled=True)
         return Schedule.of("constant", sigma=0.0)
-    curve = st.session_state.get(CURVE)
+    curve = CURVE.get()
     with place:
-        entry = choose("Noise", SCHEDULES, key("schedule"), leave_out=() if curve else (CUSTOM,))
+        entry = choose("Noise", SCHEDULES, TRAIN("schedule"), leave_out=() if curve else (CUSTOM,))
     if entry.name == CUSTOM and curve:
         st.caption(
             f"Your own curve: {len(curve)} epochs, σ from {min(curve):g} to {max(curve):g}; its length is fixed."
         )
-        _fill_knobs(KEY, SIZES, {"epochs": len(curve)})
+        _fill_knobs(TRAIN.page, SIZES, {"epochs": len(curve)})
         return Schedule.custom(curve)
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        return Schedule.of(entry.name, **knob_inputs(entry, key("schedule")))
+        return Schedule.of(entry.name, **knob_inputs(entry, TRAIN("schedule")))
 
 
 def recipe_of(spec: RunSpec, name: str) -> str:

@@ -1,50 +1,59 @@
-"""Runs on the Train page: the queue with its progress, and one run with its curves and what can be done to it."""
+"""Runs on the Train page: those at work with their progress, the list, and one run with its curves and its buttons."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping
-from typing import Literal
+import math
 
 import streamlit as st
 
 from dpviz.privacy.registry import InputError
 from dpviz.runs import Progress, Run, Summary
 from dpviz.runs.execution.pace import duration_words
-from dpviz.runs.store.records import LIVE, RESUMABLE
+from dpviz.runs.store.records import LIVE
 from dpviz.training.limits import read_only
+from dpviz.training.pricing import planned_guarantee
 from dpviz.training.tables import DATASETS, MODELS
+from dpviz.ui.common.actions import Action, action_buttons, progress_bar, show_problem
 from dpviz.ui.common.cards import input_error
 from dpviz.ui.common.downloads import FileFormat, download_buttons
 from dpviz.ui.common.markdown import plain
 from dpviz.ui.common.runs import (
     STATUS_COLOURS,
-    STATUS_WORDS,
+    cached,
     is_live,
     load,
-    resume,
+    load_all,
     runner,
     show_warnings,
     start,
-    stop,
     store,
-    summary_line,
     summary_name,
 )
 from dpviz.ui.train.run_form import fill_in
+from dpviz.ui.train.runs_list import compare_button, run_actions, runs_table, select, several_actions
+from dpviz.ui.train.state import TRAIN
 from dpviz.views.diagnostics import has_diagnostics
 from dpviz.views.numbers import delta_text
-from dpviz.views.runs import run_figure, run_frame, run_name, schedule_words, spent_words, title_of
+from dpviz.views.runs import (
+    STATUS_WORDS,
+    baseline_name,
+    nearest_baselines,
+    run_figure,
+    run_frame,
+    run_name,
+    schedule_words,
+    spent_words,
+    title_of,
+)
 
-PICKED = "train.run"  # the list's key; each choice that is not made in the list gives it a new number
-PICKS = "train.picks"
-SHOWN = "train.shown"  # the run that was shown last
-PROBLEM = "train.problem"
 RUN_FORMATS: tuple[FileFormat[[Run]], ...] = (
     FileFormat("Download", "{name}.json", "application/json", lambda run: json.dumps(run.to_json()).encode()),
 )
 LIVE_SECONDS, IDLE_SECONDS = 1.0, 5.0  # idle pages look too, so that a run launched in another tab appears
+LOOK_BACK = 100  # own runs among which baselines are sought
+EPSILON_MARGIN = 1.05  # baselines go on a little beyond the budget
 
 
 def runs_panel() -> None:
@@ -60,76 +69,33 @@ def _panel(live_before: bool) -> None:
     st.header("Runs")
     # Boxes of their own, so that a row that comes or goes moves nothing below it.
     top, queue, chosen = st.container(), st.container(), st.container()
-    problem = st.session_state.pop(PROBLEM, "")
-    if problem:
-        with top:
-            input_error(InputError(problem))
+    with top:
+        show_problem()
     if listing.runs:
         with queue:
-            for summary in listing.runs:
-                if is_live(summary):
-                    _live_row(summary)
+            for summary in filter(is_live, listing.runs):
+                progress = runner().progress(summary.id)
+                progress_bar(share_done(summary, progress), summary_name(summary), progress_words(summary, progress))
         with chosen:
-            _chosen_run(listing.runs)
+            _chosen_runs(listing.runs)
     else:
         st.info(
-            "No runs yet. Fill in the form and press **Launch**; “Quick look” makes it a matter of seconds. "
-            "The run goes on in the background, also when you leave this page."
+            "No runs yet. **Quick look** above makes one in seconds; the form's **Launch** takes the settings as they "
+            "are. A run goes on in the background, also when you leave this page."
         )
     show_warnings(listing.warnings)
 
 
-def _chosen_run(summaries: tuple[Summary, ...]) -> None:
+def _chosen_runs(summaries: tuple[Summary, ...]) -> None:
+    chosen = runs_table(summaries)
+    several_actions(chosen)
     try:
-        _one_run(load(_pick(summaries)))
+        _one_run(load(chosen[0]), chosen[0])
     except InputError as error:
         input_error(error)
 
 
-def _pick(summaries: tuple[Summary, ...]) -> Summary:
-    """The run to look at: newest first; the one in the address when the page is opened."""
-    by_id = {summary.id: summary for summary in reversed(summaries)}
-    key = _pick_key()
-    # Streamlit sends a choice by its label; a label with an older accuracy, still under way, comes back as that text.
-    asked = known(by_id, st.session_state.get(key), st.session_state.get(SHOWN), st.query_params.get("run"))
-    st.session_state[key] = st.session_state[SHOWN] = asked
-    picked = st.selectbox(
-        "Run",
-        list(by_id),
-        key=key,
-        format_func=lambda run_id: summary_line(by_id[run_id]),
-        persist_state="session",
-    )
-    return by_id[picked]
-
-
-def known(by_id: Mapping[str, Summary], *wishes: str | None) -> str:
-    """The first wish that is a run's id, else the newest run."""
-    return next((wish for wish in wishes if wish and wish in by_id), next(iter(by_id)))
-
-
-def pick(run_id: str) -> None:
-    """Show this run. The list gets a new key, or the browser's old choice, still under way, would win."""
-    st.session_state[PICKS] = st.session_state.get(PICKS, 0) + 1
-    st.session_state[SHOWN] = run_id
-
-
-def _pick_key() -> str:
-    picks = st.session_state.get(PICKS, 0)
-    return f"{PICKED}.{picks}" if picks else PICKED
-
-
 # --- progress
-
-
-def _live_row(summary: Summary) -> None:
-    """One bar a live run: how far it is and how long it will take."""
-    progress = runner().progress(summary.id)
-    with st.container(horizontal=True, vertical_alignment="center"):
-        words = f"**{plain(summary_name(summary))}** — {progress_words(summary, progress)}"
-        st.progress(share_done(summary, progress), text=words)
-        if summary.id in runner().live():
-            _button("Stop", summary.id, _stop, help="Ends the run within a step; it can be resumed.")
 
 
 def share_done(summary: Summary, progress: Progress | None) -> float:
@@ -154,7 +120,7 @@ def progress_words(summary: Summary, progress: Progress | None) -> str:
 # --- one run
 
 
-def _one_run(run: Run) -> None:
+def _one_run(run: Run, summary: Summary) -> None:
     with st.container(border=True):
         st.markdown(f"#### {plain(run_name(run))} :{STATUS_COLOURS[run.status]}-badge[{STATUS_WORDS[run.status]}]")
         st.caption(settings_words(run))
@@ -162,7 +128,7 @@ def _one_run(run: Run) -> None:
             _what_happened(run)
         _numbers(run)
         _curves(run)
-        _actions(run)
+        _actions(run, summary)
 
 
 def _what_happened(run: Run) -> None:
@@ -229,34 +195,45 @@ def _curves(run: Run) -> None:
         ["accuracy", "loss"],
         label_visibility="collapsed",
         default="accuracy",
-        key="train.measure",
+        key=TRAIN("measure"),
         format_func=str.capitalize,
         required=True,
     )
-    frame = run_frame([run])
+    frame, sound = run_frame([run]), planned_guarantee(run.spec).sound
+    planned = math.inf if sound is None else sound.upper
+    named = baselines(run, planned if math.isfinite(planned) else None)
+    behind = {name: run_frame([other]) for name, other in named.items()}
     by_epoch, by_epsilon = st.columns(2)
-    by_epoch.plotly_chart(run_figure(frame, "epoch", measure), key="train.by_epoch", alt=f"{measure} by epoch")
+    figure = run_figure(frame, "epoch", measure, behind, run.spec.epochs)
+    by_epoch.plotly_chart(figure, key=TRAIN("by_epoch"), alt=f"{measure} by epoch")
     if frame["epsilon_sound"].isna().all():
         by_epsilon.info("No guarantee: these settings have no sound epsilon, so there is nothing to draw against.")
     else:
-        figure = run_figure(frame, "epsilon_sound", measure)
-        by_epsilon.plotly_chart(figure, key="train.by_epsilon", alt=f"{measure} by epsilon spent")
+        figure = run_figure(frame, "epsilon_sound", measure, behind, EPSILON_MARGIN * planned)
+        by_epsilon.plotly_chart(figure, key=TRAIN("by_epsilon"), alt=f"{measure} by epsilon spent")
+    if behind:
+        st.caption("Dashed: finished runs of the same dataset and model whose ε is nearest to this run's; test data.")
 
 
-def _actions(run: Run) -> None:
+def baselines(run: Run, epsilon: float | None) -> dict[str, Run]:
+    """The nearest full-length and own runs by their names in the legend."""
+    own, _ = load_all(store().list().runs[-LOOK_BACK:])
+    sources = {other.id: "full-length run" for other in (item.run for item in cached().runs)}
+    others = [*(item.run for item in cached().runs), *(other for other in own if other.id != run.id)]
+    nearest = nearest_baselines(run, epsilon, others)
+    return {baseline_name(other, sources.get(other.id, "your run")): other for other in nearest}
+
+
+def _actions(run: Run, summary: Summary) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
-        if run.status in RESUMABLE:
-            _button("Resume", run.id, _resume, help="Goes on from its last checkpoint.", type="primary")
-        if _button("Duplicate", run.id, _duplicate, help="Fills in the form with these settings."):
-            st.rerun()
+        action_buttons(TRAIN, run.id, run_actions([summary]))
+        compare_button([run])
+        help = "Fills in the form with these settings."
+        action_buttons(TRAIN, run.id, [Action("Duplicate", lambda: fill_in(run.spec), help, redraws=True)])
         with st.popover("Rename", disabled=bool(read_only())):
-            title = st.text_input("Title", run.title, max_chars=120, key=f"train.title.{run.id}")
-            _button("Save title", run.id, _rename, title)
-        with st.popover("Delete", disabled=bool(read_only()) or run.status in LIVE):
-            st.markdown("The run, its curve and its checkpoint are removed for good.")
-            _button("Yes, delete it", run.id, _delete, type="primary")
+            title = st.text_input("Title", run.title, max_chars=120, key=TRAIN("title", run.id))
+            action_buttons(TRAIN, run.id, [Action("Save title", lambda: store().rename(run.id, title))])
         _diagnostics(run)
-        st.page_link("pages/compare.py", label="Compare", icon=":material/balance:")
         download_buttons(RUN_FORMATS, f"run-{run.id}", run)
 
 
@@ -267,59 +244,10 @@ def _diagnostics(run: Run) -> None:
             "pages/gradients.py", label="Gradients", icon=":material/trending_down:", query_params={"run": run.id}
         )
     elif run.status == "done":
-        _button(
-            "Repeat with diagnostics", run.id, _diagnose, help="The same run once more; looking does not change it."
+        again = dataclasses.replace(run.spec, diagnostics=True)
+        repeat = Action(
+            "Repeat with diagnostics",
+            lambda: select(start((again,), run.title)[0]),
+            "The same run once more; looking does not change it.",
         )
-
-
-def _button(
-    label: str,
-    run_id: str,
-    action: Callable[..., None],
-    *arguments: object,
-    help: str | None = None,
-    type: Literal["primary", "secondary"] = "secondary",
-) -> bool:
-    """A button that acts on a run; what goes wrong is shown as a sentence at the top."""
-    locked = read_only()
-    return st.button(
-        label,
-        key=f"train.{label}.{run_id}",
-        help=locked or help,
-        on_click=_act,
-        args=(action, run_id, *arguments),
-        type=type,
-        disabled=bool(locked),
-    )
-
-
-def _act(action: Callable[..., None], run_id: str, *arguments: object) -> None:
-    try:
-        action(run_id, *arguments)
-    except InputError as error:
-        st.session_state[PROBLEM] = str(error)
-
-
-def _stop(run_id: str) -> None:
-    stop(run_id)
-
-
-def _resume(run_id: str) -> None:
-    resume(run_id)
-
-
-def _duplicate(run_id: str) -> None:
-    fill_in(store().get(run_id).spec)
-
-
-def _rename(run_id: str, title: str) -> None:
-    store().rename(run_id, title)
-
-
-def _delete(run_id: str) -> None:
-    store().delete(run_id)
-
-
-def _diagnose(run_id: str) -> None:
-    run = store().get(run_id)
-    pick(start((dataclasses.replace(run.spec, diagnostics=True),), run.title)[0])
+        action_buttons(TRAIN, run.id, [repeat])

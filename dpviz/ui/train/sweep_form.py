@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import streamlit as st
@@ -11,21 +11,19 @@ from dpviz.privacy import SCHEDULES, epoch_phases
 from dpviz.privacy.registry import Entry, InputError, Knob, Value, in_words
 from dpviz.privacy.schedules import CUSTOM
 from dpviz.runs.settings import PLAIN, parse_seeds
-from dpviz.runs.sweeps.spec import RESERVED, Grid, Range, Search, Sweep
+from dpviz.runs.sweeps.spec import RESERVED, Candidate, Grid, Range, Search, Sweep
 from dpviz.training.pricing import AS_TRAINED, steps_guarantee
 from dpviz.training.spec import RunSpec
 from dpviz.training.tables import CHOICES
 from dpviz.ui.common.handover import PLAIN as DP_SGD
 from dpviz.ui.common.knobs import knob_inputs
-from dpviz.ui.train.run_form import CURVE, HANDED, MOST_SEEDS, SWEEP_HANDED
-from dpviz.ui.train.run_form import key as run_key
+from dpviz.ui.train.run_form import MOST_SEEDS
+from dpviz.ui.train.state import CURVE, HANDED, SWEEP, SWEEP_HANDED, SWEEP_OPEN, TRAIN
 
-KEY = "sweep"
 MOST_RUNS = 200  # from a page; a file may ask for more
 TRIALS = 20
 GRID, SEARCH = "Grid", "Search"
 DRAWN = "Your drawn curve"
-OPEN = f"{KEY}.open"  # in the session: whether the form is unfolded
 HELP = {
     GRID: "Every combination of the values below is trained, once a seed; all else is as in the form above.",
     SEARCH: "Each trial takes values from the ranges below, proposed from what those before it gave: high accuracy at "
@@ -36,11 +34,11 @@ LOG = Knob(False, help="As many trials from 0.1 to 1 as from 1 to 10.")
 
 def sweep_form(spec: RunSpec, seeds: str, title: str) -> Sweep:
     """The widgets; the sweep that they make up around the run's settings, or an InputError."""
-    kind = st.radio("Candidates", (GRID, SEARCH), key=f"{KEY}.kind", horizontal=True, persist_state="session")
+    kind = st.radio("Candidates", (GRID, SEARCH), key=SWEEP("kind"), horizontal=True, persist_state="session")
     keys = st.multiselect(
         "What to vary",
         variable(spec),
-        key=f"{KEY}.keys",
+        key=SWEEP("keys"),
         format_func=setting_title,
         persist_state="session",
         help=HELP[kind],
@@ -49,7 +47,7 @@ def sweep_form(spec: RunSpec, seeds: str, title: str) -> Sweep:
     trials = _trials() if kind == SEARCH else 0
     equal = st.toggle(
         "At equal epsilon",
-        key=f"{KEY}.equal",
+        key=SWEEP("equal"),
         persist_state="session",
         help="Scales each candidate's noise, keeping its shape, until its sound epsilon meets the same budget.",
     )
@@ -67,22 +65,22 @@ def sweep_form(spec: RunSpec, seeds: str, title: str) -> Sweep:
 
 def prepare_sweep() -> None:
     """Before the widgets: a drawn curve that shall be swept meets the constant of its own epsilon, over three seeds."""
-    state, handed = st.session_state, st.session_state.get(HANDED)
-    wanted = state.pop(SWEEP_HANDED, None)
+    wanted, handed = SWEEP_HANDED.take(), HANDED.get()
     if wanted is None or handed is None:
         return
-    state.pop(f"{KEY}.values.schedule", None)  # may name the curve of an earlier visit
-    state[OPEN] = wanted
+    state = st.session_state
+    state.pop(SWEEP("values", "schedule"), None)  # may name the curve of an earlier visit
+    SWEEP_OPEN.set(wanted)
     if not wanted:
         return
     phases = epoch_phases(handed.schedule.values, handed.batch_size / handed.dataset_size)
     cost = steps_guarantee(*DP_SGD, phases, handed.delta, AS_TRAINED).sound
     assert cost is not None  # DP-SGD has one
-    state[f"{KEY}.kind"], state[f"{KEY}.keys"] = GRID, ["schedule"]
-    state[f"{KEY}.values.schedule"] = [drawn_value(handed.schedule.values), "constant"]
-    state[f"{KEY}.equal"], state[f"{KEY}.epsilon"] = True, cost.upper
-    state[f"{KEY}.title"] = "Drawn curve against its constant"
-    state[run_key("seeds")] = "0, 1, 2"
+    state[SWEEP("kind")], state[SWEEP("keys")] = GRID, ["schedule"]
+    state[SWEEP("values", "schedule")] = [drawn_value(handed.schedule.values), "constant"]
+    state[SWEEP("equal")], state[SWEEP("epsilon")] = True, cost.upper
+    state[SWEEP("title")] = "Drawn curve against its constant"
+    state[TRAIN("seeds")] = "0, 1, 2"
 
 
 def drawn_value(sigmas: Sequence[float]) -> str:
@@ -104,6 +102,22 @@ def setting_title(key: str) -> str:
     return f"{name}: {knob.replace('_', ' ')}" if knob else name
 
 
+def value_title(key: str, value: Value) -> str:
+    """A setting's value: the title of what it names, Yes or No, a number in a few digits."""
+    table: Mapping[str, Entry] = SCHEDULES if key == "schedule" else CHOICES.get(key, {})
+    if isinstance(value, str):
+        return table[value].title if value in table else in_words(value)
+    if isinstance(value, bool):
+        return "Yes" if value else "No"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
+
+
+def candidate_title(candidate: Candidate) -> str:
+    """What sets a candidate apart: "Noise Constant, Noise sigma 2"."""
+    settings = ((setting_title(key).replace(":", ""), value_title(key, value)) for key, value in candidate.settings)
+    return ", ".join(f"{title} {value}" for title, value in settings)
+
+
 # --- the inputs of one setting
 
 Inputs = tuple[Value, ...] | str | dict[str, Any]  # names that were chosen, numbers as typed, or a range
@@ -111,7 +125,7 @@ Inputs = tuple[Value, ...] | str | dict[str, Any]  # names that were chosen, num
 
 def _ask(key: str, spec: RunSpec, kind: str) -> Inputs:
     """A list for names; for numbers a line to type them, or low, high and whether the range is logarithmic."""
-    title, at = setting_title(key), f"{KEY}.values.{key}"
+    title, at = setting_title(key), SWEEP("values", key)
     names = named_values(key, spec)
     if names:
         titles = names.__getitem__
@@ -121,7 +135,7 @@ def _ask(key: str, spec: RunSpec, kind: str) -> Inputs:
         return st.text_input(title, f"{now:g}" if isinstance(now, float) else str(now), key=at, persist_state="session")
     knob, first = knob_of(key, spec), first_range(key, spec)
     entry = Entry(key, "", {"low": knob, "high": knob, "log": LOG})
-    at = f"{KEY}.range.{knob.high:g}"  # a knob of the same name with another limit starts anew
+    at = SWEEP("range", f"{knob.high:g}")  # a knob of the same name with another limit starts anew
     with st.container(horizontal=True, vertical_alignment="bottom"):
         return knob_inputs(entry, at, values=vars(first), title=title)
 
@@ -158,14 +172,14 @@ def _number(word: str) -> Value:
 
 
 def _epsilon() -> float:
-    st.session_state.setdefault(f"{KEY}.epsilon", 2.0)
+    st.session_state.setdefault(SWEEP("epsilon"), 2.0)
     return st.number_input(
         "ε of every run",
         1e-6,
         1e6,
         step=0.1,
         format="%.6g",
-        key=f"{KEY}.epsilon",
+        key=SWEEP("epsilon"),
         persist_state="session",
         help="From “Sweep against its constant” on Schedule: the sound ε of the drawn curve.",
     )
@@ -177,7 +191,7 @@ def _trials() -> int:
         1,
         MOST_RUNS,
         TRIALS,
-        key=f"{KEY}.trials",
+        key=SWEEP("trials"),
         persist_state="session",
         help="Candidates in all, each trained once a seed. The first half of them, at most ten, is drawn at random.",
     )
@@ -190,7 +204,7 @@ def named_values(key: str, spec: RunSpec) -> dict[Value, str]:
     """What a setting that is no number can be, with its titles; empty for a number."""
     table = SCHEDULES if key == "schedule" else CHOICES.get(key)
     if table is not None:
-        curve = st.session_state.get(CURVE) if key == "schedule" else None
+        curve = CURVE.get() if key == "schedule" else None
         drawn: dict[Value, str] = {drawn_value(curve): DRAWN} if curve else {}
         return {**drawn, **{name: table[name].title for name in table if name != CUSTOM}}
     knob = knob_of(key, spec)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import streamlit as st
 
 from dpviz.privacy.registry import InputError
@@ -15,44 +13,48 @@ from dpviz.runs.sweeps.result import Result, price_words, result
 from dpviz.runs.sweeps.spec import Sweep
 from dpviz.training.limits import read_only
 from dpviz.training.spec import RunSpec
+from dpviz.ui.common.actions import PROBLEM, Action, action_buttons, progress_bar, show_problem, wish_button
 from dpviz.ui.common.cards import input_error
 from dpviz.ui.common.markdown import plain, sentence
-from dpviz.ui.common.runs import runner, store
-from dpviz.ui.train.run_form import key
-from dpviz.ui.train.sweep_form import OPEN, setting_title, sweep_form
-from dpviz.views.sweeps import front_figure, front_frame, progress_text, sweep_frame
+from dpviz.ui.common.runs import load_all, runner, store, watch
+from dpviz.ui.train.runs_list import compare_button
+from dpviz.ui.train.state import SWEEP, SWEEP_ASKED, SWEEP_OPEN, TRAIN
+from dpviz.ui.train.sweep_form import candidate_title, setting_title, sweep_form, value_title
+from dpviz.views.sweeps import front_figure, front_frame, progress_text, sweep_frame, verdict_words
 
-ASKED = "sweep.asked"
-PROBLEM = "sweep.problem"
 LIVE_SECONDS, IDLE_SECONDS = 1.0, 5.0
 SHOWN = 5  # sweeps that are listed; older ones are still in the store
 
 
 def sweep_launcher(spec: RunSpec) -> None:
     """Below the run's form: the same settings, some of them varied."""
-    with st.expander("Sweep: many runs at once", expanded=st.session_state.get(OPEN, False)):
-        title = st.text_input("Title of the sweep", key="sweep.title", max_chars=80, placeholder="optional")
+    with st.expander("Sweep: many runs at once", expanded=SWEEP_OPEN.get()):
+        title = st.text_input("Title of the sweep", key=SWEEP("title"), max_chars=80, placeholder="optional")
         try:
-            sweep = sweep_form(spec, st.session_state[key("seeds")], title)
+            sweep = sweep_form(spec, st.session_state[TRAIN("seeds")], title)
         except InputError as error:
-            st.session_state.pop(ASKED, None)
+            SWEEP_ASKED.take()
             st.markdown(f":small[{sentence(error)}]")
             return
-        locked = read_only()
         st.markdown(f":small[{sweep.size} candidates, {sweep.runs} runs.]")
-        st.button("Launch sweep", type="primary", disabled=bool(locked), help=locked or None, on_click=_ask)
-        if st.session_state.pop(ASKED, False) and not locked:
-            _act(start, sweep)
+        wish_button("Launch sweep", SWEEP_ASKED)
+        if SWEEP_ASKED.take() and not read_only():
+            try:
+                start(sweep)
+            except InputError as error:
+                PROBLEM.set(str(error))
             st.rerun()
 
 
-def _ask() -> None:
-    st.session_state[ASKED] = True
+def sweep_name(sweep: Sweep) -> str:
+    """Its title, or what it varies."""
+    return sweep.title or ", ".join(setting_title(name) for name in sweep.varied)
 
 
 def start(sweep: Sweep) -> None:
     """Drive a sweep in the background of this server: in its queue, or on the cluster that DPVIZ_RAY names."""
     launch(SweepDriver(sweep, store(), runner(ray_address())))
+    watch(sweep.id)
 
 
 def sweeps_panel() -> None:
@@ -71,9 +73,7 @@ def _panel(live_before: bool) -> None:
     if any(SweepFolder(own, sweep_id).driven for sweep_id in ids) != live_before:
         st.rerun()  # a fragment cannot change its own rhythm
     st.header("Sweeps")
-    problem = st.session_state.pop(PROBLEM, "")
-    if problem:
-        input_error(InputError(problem))
+    show_problem()
     runs = own.list().runs
     for place, sweep_id in enumerate(ids):
         try:
@@ -83,28 +83,37 @@ def _panel(live_before: bool) -> None:
 
 
 def _sweep(own: Store, found: Result, *, first: bool) -> None:
-    sweep = found.sweep
-    here, anywhere = sweep_drivers(own).get(sweep.id), SweepFolder(own, sweep.id).driven
-    name = sweep.title or ", ".join(setting_title(name) for name in sweep.varied)
+    here, running = sweep_drivers(own).get(found.sweep.id), SweepFolder(own, found.sweep.id).driven
     with st.container(border=True):
-        with st.container(horizontal=True, vertical_alignment="center"):
-            st.progress(found.share, text=f"**{plain(name)}** — {progress_text(found)}")
-            if anywhere and here is not None:
-                _button("Stop sweep", sweep.id, here.stop, help="Ends its runs within a step; it can be resumed.")
-            elif not anywhere:
-                if not found.finished or (found.failed and not sweep.search):  # a search has learnt from what failed
-                    _button("Resume sweep", sweep.id, start, sweep, help="Trains what is left or failed.")
-                forgets = "Its runs stay. What it spent on runs that are deleted is forgotten with it."
-                _button("Forget", sweep.id, SweepFolder(own, sweep.id).delete, help=forgets)
+        progress_bar(found.share, sweep_name(found.sweep), progress_text(found, running=running))
         if here is not None and here.problem:
             input_error(InputError(here.problem))
         with st.expander("Results", expanded=first):
-            _results(found, running=anywhere)
+            _results(found, running=running)
+        with st.container(horizontal=True, vertical_alignment="center"):
+            action_buttons(SWEEP, found.sweep.id, _actions(own, found, here if running else None, running=running))
+            runs, _ = load_all([run for row in found.rows for run in row.done])
+            if runs:
+                compare_button(runs, "Compare these")
+
+
+def _actions(own: Store, found: Result, here: SweepDriver | None, *, running: bool) -> list[Action]:
+    """What can be done to a sweep: one that another process drives is left alone."""
+    if running:
+        return [Action("Stop sweep", here.stop, "Ends its runs within a step; it can be resumed.")] if here else []
+    left = not found.finished or bool(found.failed and not found.sweep.search)  # a search has learnt from what failed
+    resume = Action("Resume sweep", lambda: start(found.sweep), "Trains what is left or failed.")
+    forget = Action(
+        "Forget",
+        SweepFolder(own, found.sweep.id).delete,
+        confirm="Its runs stay. What it spent on runs that are deleted is forgotten with it.",
+    )
+    return [*([resume] if left else []), forget]
 
 
 def _results(found: Result, *, running: bool) -> None:
     st.dataframe(
-        sweep_frame(found),
+        sweep_frame(found, value_title, running=running),
         hide_index=True,
         column_config={
             "accuracy": st.column_config.NumberColumn("Test accuracy (%)", format="%.2f"),
@@ -119,33 +128,15 @@ def _results(found: Result, *, running: bool) -> None:
         _front(found)
     if found.winner is None or running:
         return
-    st.markdown(f"**Winner: {plain(found.winner.candidate.label)}.** What having chosen it costs:")
-    st.markdown("\n".join(f"- {sentence}" for sentence in price_words(found)))
+    verdict, difference = verdict_words(found, candidate_title)
+    st.markdown(f"**{plain(verdict)}.** {plain(difference)}")
+    st.markdown("What having chosen among them costs:")
+    st.markdown("\n".join(f"- {words}" for words in price_words(found)))
 
 
 def _front(found: Result) -> None:
     """What a search is after: accuracy against epsilon, and the candidates that no other beats in both."""
-    frame = front_frame(found)
+    frame = front_frame(found, candidate_title)
     if len(frame):
-        told = f"Test accuracy against epsilon of {len(frame)} candidates, {frame['front'].sum()} of them on the front."
-        st.plotly_chart(front_figure(frame), key=f"sweep.front.{found.sweep.id}", alt=told)
-
-
-def _button(label: str, sweep_id: str, action: Callable[..., None], *arguments: object, help: str) -> None:
-    locked = read_only()
-    st.button(
-        label,
-        key=f"sweep.{label}.{sweep_id}",
-        on_click=_act,
-        args=(action, *arguments),
-        disabled=bool(locked),
-        help=locked or help,
-    )
-
-
-def _act(action: Callable[..., None], *arguments: object) -> None:
-    """Do it; what goes wrong is shown as a sentence at the top."""
-    try:
-        action(*arguments)
-    except InputError as error:
-        st.session_state[PROBLEM] = str(error)
+        alt = f"Test accuracy against epsilon of {len(frame)} candidates, {frame['front'].sum()} of them on the front."
+        st.plotly_chart(front_figure(frame), key=SWEEP("front", found.sweep.id), alt=alt)

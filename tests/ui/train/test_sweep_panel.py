@@ -10,19 +10,28 @@ from playwright.sync_api import Page, expect
 from streamlit.testing.v1 import AppTest
 
 from dpviz.privacy import InputError
-from dpviz.runs import QueueRunner, Store
+from dpviz.runs import QueueRunner, Store, Summary
 from dpviz.runs.settings import DEFAULT, change
 from dpviz.runs.sweeps.driver import SweepDriver
 from dpviz.runs.sweeps.folder import sweep_ids
 from dpviz.runs.sweeps.result import result, result_of
-from dpviz.runs.sweeps.spec import Range, Search, Sweep, read_toml
+from dpviz.runs.sweeps.spec import Candidate, Range, Search, Sweep, read_toml
 from dpviz.ui.common.markdown import sentence
 from dpviz.ui.train import sweep_panel
-from dpviz.ui.train.sweep_form import first_range, knob_of, named_values, parse_values, setting_title, variable
-from dpviz.views.sweeps import front_figure, front_frame, progress_text, sweep_frame
+from dpviz.ui.train.sweep_form import (
+    candidate_title,
+    first_range,
+    knob_of,
+    named_values,
+    parse_values,
+    setting_title,
+    value_title,
+    variable,
+)
+from dpviz.views.sweeps import front_figure, front_frame, progress_text, sweep_frame, verdict_words
 from tests.browser import ROOT
 from tests.runs.conftest import small_spec
-from tests.ui.train.test_train_page import WAIT, button, fill_in_quick_logistic, folder, open_page
+from tests.ui.train.test_train_page import WAIT, button, fill_in_quick_logistic, folder, open_page, type_number
 
 __all__ = ["folder"]  # a fixture
 
@@ -88,21 +97,73 @@ def searched(folder) -> Sweep:
 
 def test_the_table_has_a_row_a_candidate_the_best_first_and_names_the_winner(finished, folder):
     found = result(Store(folder), finished.id)
-    frame = sweep_frame(found)
-    assert list(frame["learning_rate"]) == ["2.0", "0.5"]
-    assert list(frame["note"]) == ["winner", ""]
+    frame = sweep_frame(found, value_title, running=False)
+    assert list(frame["learning_rate"]) == ["2", "0.5"]
+    assert list(frame["note"]) in (["winner", ""], ["highest", ""])
     assert frame["accuracy"].is_monotonic_decreasing
     assert (frame["spread"] >= 0).all()
-    assert progress_text(found) == "4 of 4 runs done"
+    assert progress_text(found, running=False) == "4 of 4 runs done"
+
+
+def judged(*accuracies: tuple[float, ...]):
+    """A sweep over learning rates whose runs are made up: one tuple of accuracies by seed per candidate."""
+    rates, seeds = tuple(float(rate) for rate in range(1, len(accuracies) + 1)), tuple(range(len(accuracies[0])))
+    sweep = Sweep(small_spec(), seeds, ((("learning_rate", rates),),))
+    candidates = [sweep.candidate(settings) for settings in sweep.combinations()]
+    runs = [
+        Summary("a", "done", "", key=spec.key, seed=spec.seed, epochs=1, epochs_done=1, test_accuracy=value)
+        for candidate, values in zip(candidates, accuracies, strict=True)
+        for spec, value in zip(candidate.specs, values, strict=False)
+    ]
+    return result_of(sweep, candidates, runs)
+
+
+def test_a_winner_is_named_only_where_the_seeds_can_tell():
+    clear = judged((0.80, 0.81, 0.82), (0.90, 0.91, 0.92))
+    assert verdict_words(clear, candidate_title)[0] == "Winner: Learning rate 2"
+    assert list(sweep_frame(clear, value_title, running=False)["note"]) == ["winner", ""]
+    close = judged((0.7580, 0.7543, 0.7578), (0.7552, 0.7576, 0.7564))
+    verdict, difference = verdict_words(close, candidate_title)
+    assert verdict == "No winner, too close to call"
+    assert difference.startswith("Learning rate 1 is highest. Against Learning rate 2: 0.03 points above, too close to")
+    assert list(sweep_frame(close, value_title, running=False)["note"]) == ["highest", ""]
+    assert verdict_words(judged((0.8,), (0.9,)), candidate_title)[0] == "No winner, too few seeds to judge chance"
+    assert verdict_words(judged((0.8, 0.9)), candidate_title)[0] == "Learning rate 1 is the only candidate that is done"
+
+
+def test_a_winner_has_to_be_ahead_of_all_others():
+    three = judged((0.10, 0.11, 0.12), (0.90, 0.93, 0.92), (0.91, 0.92, 0.91))
+    verdict, difference = verdict_words(three, candidate_title)
+    assert verdict == "No winner, too close to call"
+    assert difference.endswith("widened for 2 comparisons. 1 of the 2 others may be as good.")
+
+
+def test_a_sweep_that_was_stopped_says_so():
+    half = judged((0.8, 0.9), (0.7,))
+    assert progress_text(half, running=True) == "3 of 4 runs done"
+    assert progress_text(half, running=False) == "3 of 4 runs done, stopped"
+    assert list(sweep_frame(half, value_title, running=True)["note"])[1] == "in progress"
+    assert list(sweep_frame(half, value_title, running=False)["note"])[1] == "stopped"
+
+
+def test_candidates_are_named_as_people_write_them():
+    settings = (("schedule", "exponential-decay"), ("schedule.rate", 0.05), ("model.activation", "relu"))
+    settings += (("subset", 60_000), ("optimizer.nesterov", True), ("optimizer", "sgd"))
+    assert candidate_title(Candidate(settings, ())) == (
+        "Noise Exponential decay, Noise rate 0.05, Model activation ReLU, Subset 60,000, Optimizer nesterov Yes, "
+        "Optimizer SGD"
+    )
 
 
 def test_a_finished_sweep_shows_its_winner_and_what_choosing_costs_and_can_be_forgotten(finished, folder):
     at = open_page()
     texts = [markdown.value for markdown in at.markdown]
-    assert any("Winner: learning" in text for text in texts)
+    assert any("Learning rate 2" in text and "Against Learning rate 0.5: " in text for text in texts)
     assert any("All 4 runs composed" in text and "not a guarantee" in text for text in texts)
     assert not [one for one in at.button if one.label in ("Stop sweep", "Resume sweep")]
-    button(at, "Forget").click().run()
+    assert [link for link in at.get("page_link") if link.proto.label == "Compare these"]
+    assert "Forget" not in [one.label for one in at.button], "it asks first"
+    button(at, "Yes, forget it").click().run()
     assert not at.exception
     assert sweep_ids(Store(folder)) == ()
     assert len(Store(folder).list().runs) == 4
@@ -124,7 +185,7 @@ def test_settings_that_cannot_be_calibrated_are_a_sentence_and_no_launch(folder)
 
 
 def test_the_front_holds_whom_nobody_beats_in_both_and_the_page_draws_it(searched, folder):
-    frame = front_frame(result(Store(folder), searched.id))
+    frame = front_frame(result(Store(folder), searched.id), candidate_title)
     assert len(frame) == 4
     assert frame["epsilon_sound"].is_monotonic_increasing
     best = frame[frame["front"]]
@@ -142,7 +203,7 @@ def test_the_front_holds_whom_nobody_beats_in_both_and_the_page_draws_it(searche
 
 def test_a_front_without_candidates_is_axes_with_labels():
     nothing = Sweep(small_spec(), search=Search(1, (("learning_rate", Range(0.1, 1.0)),)))
-    figure = front_figure(front_frame(result_of(nothing, (), {})))
+    figure = front_figure(front_frame(result_of(nothing, (), {}), candidate_title))
     assert figure.layout.xaxis.title.text == "Epsilon spent (sound)"
     assert figure.layout.yaxis.title.text == "Test accuracy (%)"
 
@@ -243,12 +304,6 @@ def type_values(page: Page, label: str, values: str) -> None:
     field.press("Enter")
 
 
-def type_number(page: Page, label: str, value: str) -> None:
-    field = page.get_by_role("spinbutton", name=label)
-    field.fill(value)
-    field.press("Enter")
-
-
 def test_a_sweep_of_two_by_two_is_launched_watched_to_its_end_and_folded(serve, new_page, tmp_path):
     runs = tmp_path / "runs"
     url = serve(ROOT / "app.py", {"DPVIZ_RUNS": str(runs), "OMP_NUM_THREADS": "1"})
@@ -267,7 +322,7 @@ def test_a_sweep_of_two_by_two_is_launched_watched_to_its_end_and_folded(serve, 
     store = Store(runs)
     found = result(store, sweep_ids(store)[0])
     assert (found.done, found.failed) == (4, 0)
-    expect(page.get_by_text("Winner:")).to_contain_text("learning")
+    expect(page.get_by_text("No winner, too few seeds to judge chance.")).to_be_visible(timeout=WAIT)
 
 
 def test_a_search_of_three_trials_is_launched_watched_to_its_end_and_its_front_is_drawn(serve, new_page, tmp_path):

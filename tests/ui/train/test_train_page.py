@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 import subprocess
 import sys
+from urllib.parse import parse_qsl
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -20,12 +22,15 @@ from dpviz.runs.store.spending import Spending
 from dpviz.training.pricing import AS_TRAINED
 from dpviz.training.tables import CHOICES, DATASETS, MODELS
 from dpviz.ui.common.handover import RecipeHandover, ScheduleHandover
+from dpviz.ui.compare.link import parse_link
 from dpviz.ui.schedule.settings import Settings
-from dpviz.ui.train.run_form import MOST_SEEDS, fitting_models, recipe_of
-from dpviz.ui.train.run_panel import known, share_done
+from dpviz.ui.train.run_form import MOST_SEEDS, fitting_models, quick, recipe_of
+from dpviz.ui.train.run_panel import share_done
+from dpviz.ui.train.runs_list import selected_places
+from dpviz.views.comparison import group_of
 from dpviz.views.numbers import epsilon_number, epsilon_text
 from tests.browser import ROOT, start_server, stop_server
-from tests.views.made_runs import keep, made_run
+from tests.views.made_runs import keep, made_run, made_spec
 
 # --- small parts ------------------------------------------------------------------------------------------------------
 
@@ -221,13 +226,37 @@ def test_what_no_run_can_take_over_is_refused_when_it_is_handed_over(wrong, word
         dataclasses.replace(handed(), **wrong)
 
 
-def test_quick_look_makes_the_run_small_and_its_epsilon_follows(folder):
+def test_quick_look_launches_a_small_run_at_once_and_leaves_the_form_alone(folder):
     at = open_page()
-    before = metrics(at)["Sound ε"]
     button(at, "Quick look").click().run()
-    assert at.number_input(key="train.examples").value == 2000
-    assert at.number_input(key="train.size.epochs").value == 3
-    assert metrics(at)["Sound ε"] != before
+    assert not at.exception
+    run = Store(folder).get(Store(folder).list().runs[0].id)
+    server_runner(Store(folder)).close()
+    assert (run.spec.size, run.spec.epochs, run.spec.batch_size, run.title) == (2000, 3, 200, "Quick look")
+    assert at.number_input(key="train.examples").value == 60_000
+    assert shown_title(at) == "Quick look"
+
+
+def test_a_quick_look_keeps_the_length_of_a_drawn_curve_and_is_never_larger_than_the_settings():
+    drawn = quick(dataclasses.replace(made_spec(epochs=5), schedule=Schedule.custom([4.0, 3.0, 2.0, 1.0, 1.0])))
+    assert (drawn.epochs, len(drawn.schedule.values)) == (5, 5)
+    small = quick(made_spec(epochs=2, subset=100, batch_size=50))
+    assert (small.size, small.epochs, small.batch_size) == (100, 2, 50)
+
+
+def test_the_drawing_is_taken_over_from_its_card_with_its_settings(folder):
+    at = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60).run()
+    at.number_input(key="schedule.batch_size").set_value(500).run()
+    at.switch_page("pages/train.py").run()
+    assert at.selectbox(key="train.schedule").value != "custom"
+    button(at, "Use my drawing").click().run()
+    assert not at.exception
+    assert at.selectbox(key="train.schedule").value == "custom"
+    assert at.number_input(key="train.size.batch_size").value == 500
+
+
+def test_without_a_drawing_its_card_leads_to_the_schedule_page(folder):
+    assert "Draw a schedule" in [link.proto.label for link in open_page().get("page_link")]
 
 
 def test_settings_that_do_not_go_together_are_one_sentence_and_no_launch(folder):
@@ -299,32 +328,83 @@ def test_rename_duplicate_and_delete_do_what_they_say(folder):
     assert any("No runs yet" in info.value for info in at.info)
 
 
+def shown_title(at: AppTest) -> str:
+    """The title of the run whose curves are shown."""
+    return next(one.value for one in at.markdown if one.value.startswith("####"))[5:].partition(" :")[0]
+
+
+def select_rows(at: AppTest, *places: int) -> AppTest:
+    """Rows of the list of runs, counted from the newest."""
+    at.session_state[runs_list(at).key] = {"selection": {"rows": list(places), "columns": [], "cells": []}}
+    return at.run()
+
+
+def runs_list(at: AppTest):
+    return next(table for table in at.dataframe if (table.key or "").startswith("train.runs."))
+
+
+def test_the_list_has_a_row_per_run_with_status_accuracy_epsilon_and_time_the_newest_first(folder):
+    keep(folder, made_run(title="First", status="stopped", count=2, written=Spending(27, 1.15, 1.25)))
+    keep(folder, made_run(title="Second", method="sgd"))
+    rows = runs_list(open_page()).value
+    assert list(rows["name"]) == ["Second", "First"]
+    assert list(rows["status"]) == ["done", "stopped"]
+    assert list(rows["accuracy"].round(2)) == [77.5, 65.0]
+    assert list(rows["minutes"]) == [2.0, 1.0]
+    assert math.isnan(rows["epsilon"][0])
+    assert rows["epsilon"][1] == 1.25
+
+
+def test_several_runs_are_stopped_resumed_deleted_and_compared_at_once(folder):
+    for title, status, count in (("A", "done", 4), ("B", "stopped", 2), ("C", "done", 4)):
+        keep(folder, made_run(title=title, status=status, count=count, dataset="fashion-mnist"))
+    at = select_rows(open_page(), 0, 1)
+    assert shown_title(at) == "C"
+    labels = [one.label for one in at.button]
+    assert "Resume 1 run" in labels
+    assert "Stop 1 run" not in labels
+    links = {link.proto.label: link.proto.query_string for link in at.get("page_link")}
+    assert "dataset=fashion-mnist" in links["Compare 2 runs"]
+    button(at, "Yes, delete 2 runs").click().run()
+    assert not at.exception
+    assert [run.title for run in Store(folder).list().runs] == ["A"]
+    assert shown_title(at) == "A"
+
+
+def test_what_is_selected_stays_selected_when_a_run_comes_or_goes():
+    assert selected_places(["new", "b", "a"], ["a", "b"], None) == [1, 2]
+    assert selected_places(["new", "b"], ["a", "b"], None) == [1]
+    assert selected_places(["b", "a"], None, "a") == [1]
+    assert selected_places(["b", "a"], (), "a") == []
+
+
+def test_compare_opens_on_the_dataset_of_a_run_with_its_curve_in_colour(folder):
+    keep(folder, made_run(dataset="fashion-mnist"))
+    link = next(one.proto for one in open_page().get("page_link") if one.proto.label == "Compare")
+    shown = parse_link(dict(parse_qsl(link.query_string)))
+    assert shown.dataset == "fashion-mnist"
+    assert shown.highlight == (group_of(made_run(dataset="fashion-mnist")),)
+
+
 def test_a_run_in_the_address_is_the_one_that_is_shown(folder):
     first = keep(folder, made_run(title="First"))
     keep(folder, made_run(title="Second"))
     at = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
     at.query_params["run"] = first
     at.switch_page("pages/train.py").run()
-    assert at.selectbox(key="train.run").value == first
-
-
-def test_a_choice_that_is_no_run_any_more_leaves_the_run_that_was_shown():
-    by_id = dict.fromkeys(("new", "old"))
-    assert known(by_id, "old", "new") == "old"
-    assert known(by_id, "Old · seed 0 · running, 12.3 % · a label of before", "old", None) == "old"
-    assert known(by_id, None, None, "gone") == "new"
+    assert shown_title(at) == "First"
 
 
 def test_a_launched_run_is_shown_whatever_was_chosen_before(folder):
-    first = keep(folder, made_run(title="First"))
+    keep(folder, made_run(title="First"))
     keep(folder, made_run(title="Second"))
-    at = open_page()
-    at.selectbox(key="train.run").set_value(first).run()
+    at = select_rows(open_page(), 1)
+    assert shown_title(at) == "First"
     button(at, "Repeat with diagnostics").click().run()
     assert not at.exception
-    newest = Store(folder).list().runs[-1].id
-    assert at.selectbox(key="train.run.1").value == newest
     server_runner(Store(folder)).close()
+    newest = Store(folder).list().runs[-1]
+    assert at.session_state["train.selected"] == (newest.id,)
 
 
 def test_a_folder_that_is_no_run_is_named_and_the_others_are_shown(folder):
@@ -385,16 +465,21 @@ def fill_in_quick_logistic(page: Page) -> None:
     model.click()
     model.fill("Logistic")
     page.get_by_role("option", name="Logistic regression").click()
-    page.get_by_role("button", name="Quick look").click()
-    expect(page.get_by_role("spinbutton", name="Training examples")).to_have_value("2000", timeout=WAIT)
+    for label, value in (("Epochs", "3"), ("Batch size", "200"), ("Training examples", "2000")):
+        type_number(page, label, value)
 
 
 def make_it_longer(page: Page) -> None:
     """Sixty epochs of a hundred short steps: long enough to be stopped."""
     for label, value in (("Training examples", "20000"), ("Epochs", "60")):
-        field = page.get_by_role("spinbutton", name=label)
-        field.fill(value)
-        field.press("Enter")
+        type_number(page, label, value)
+
+
+def type_number(page: Page, label: str, value: str) -> None:
+    field = page.get_by_role("spinbutton", name=label)
+    field.fill(value)
+    field.press("Enter")
+    expect(field).to_have_value(value, timeout=WAIT)
 
 
 def launch(page: Page, title: str) -> None:
@@ -454,3 +539,20 @@ def test_the_same_run_is_seen_and_stopped_from_two_tabs(lab, new_page):
     second.get_by_role("button", name="Stop").click()
     expect(heading(first, "Shared")).to_contain_text("stopped", timeout=WAIT)
     expect(second.get_by_text("Shared — ")).to_have_count(0, timeout=WAIT)
+
+
+def test_a_quick_look_ends_with_a_toast_on_another_page_and_several_runs_are_selected_in_the_list(lab, new_page):
+    page = new_page(f"{lab.url}/train", viewport={"width": 1400, "height": 1400})
+    fill_in_quick_logistic(page)
+    page.get_by_role("button", name="Quick look").click()
+    expect(heading(page, "Quick look")).to_be_visible(timeout=WAIT)
+    page.get_by_role("link", name="Guide").first.click()
+    expect(page.get_by_test_id("stToast")).to_contain_text("Quick look is done", timeout=WAIT)
+    page.get_by_role("link", name="Train").first.click()
+    expect(heading(page, "Quick look")).to_contain_text("done", timeout=WAIT)
+    table = page.get_by_test_id("stDataFrame").first.bounding_box()
+    for row in (1, 2):  # the boxes before the names are drawn on a canvas
+        page.mouse.click(table["x"] + 18, table["y"] + 35 * row + 18)
+        page.wait_for_timeout(1500)
+    expect(page.get_by_role("link", name="Compare 2 runs")).to_be_visible(timeout=WAIT)
+    expect(page.get_by_role("button", name="Delete 2 runs")).to_be_visible()
