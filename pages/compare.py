@@ -1,37 +1,41 @@
-"""Compare: own runs, full-length runs and reported results, against epsilon, epochs and time."""
+"""Compare: own runs, full-length runs and reported results at one epsilon, with an answer and its uncertainty."""
 
 from __future__ import annotations
 
+import dataclasses
+
 import streamlit as st
 
-from dpviz.ui.common.downloads import download_buttons
-from dpviz.ui.common.export_figures import FIGURE_FORMATS
 from dpviz.ui.common.runs import show_warnings
 from dpviz.ui.common.shell import ensure_navigation
-from dpviz.ui.compare.page import (
-    chosen_rows,
-    filters,
-    left_out_note,
-    open_link,
-    share_button,
-    show_view,
-    table_of_ends,
-    view_controls,
-)
+from dpviz.ui.compare import controls, page
+from dpviz.ui.compare.data import material, newest_dataset
+from dpviz.ui.compare.files import files
+from dpviz.ui.compare.state import current, key, open_link
+from dpviz.ui.compare.table import table_of
+from dpviz.views.comparison_views import VIEWS
 
 ensure_navigation()
 st.title("Compare")
-open_link()
-filters()
-folded, warnings = chosen_rows()
-shown = view_controls(folded)
-if folded.empty:
-    st.info("Nothing to compare yet: choose another dataset or paper above, show reported results, or train a run.")
-    st.page_link("pages/train.py", label="Train a run", icon=":material/play_arrow:")
-figure, rows = show_view(shown, folded)
-left_out_note(shown, folded)
-with st.container(horizontal=True):
-    share_button(shown)
-    download_buttons(FIGURE_FORMATS, f"dpviz-{shown.view}", rows, figure)
-table_of_ends(folded)
+open_link(newest_dataset)
+whole, warnings = material(st.session_state[key("group")])
+page.lost_note(whole, current())
+controls.question(whole)
+above, figure_place = st.container(), st.container()
+controls.filters(whole)
+shown = current()
+scene = page.scene_of(whole, shown)
+if scene.table.empty:
+    page.nothing()
+with above:
+    answers = page.answer(scene)
+with figure_place:
+    controls.view_choice()
+    if VIEWS[shown.view].cells:
+        scene = dataclasses.replace(scene, cells=controls.cell_choice(scene))
+    figure, frame = page.figure_of(scene, shown)
+table_of(scene)
+page.what_differs(scene)
+page.left_out_note(scene, shown)
+files(scene, shown, figure, frame, answers, whole)
 show_warnings(warnings)

@@ -23,7 +23,8 @@ class Difference:
     """The mean of ours minus the baseline's, in the values' own unit, and its confidence interval.
 
     Without a second seed on both sides nothing bounds chance: the interval is the whole line. `pairs` counts the seeds
-    that both have; `paired` says whether these were compared one by one. `comparisons` widened the interval.
+    that both have, `seeds` those of each; `paired` says whether seeds were compared one by one; `comparisons` widened
+    the interval.
     """
 
     mean: float
@@ -33,6 +34,7 @@ class Difference:
     paired: bool
     confidence: float = CONFIDENCE
     comparisons: int = 1
+    seeds: tuple[int, int] = (1, 1)
 
     @property
     def judged(self) -> bool:
@@ -48,7 +50,7 @@ class Difference:
     def interval(self) -> str:
         """The interval and what it rests on; one seed has none."""
         if not self.judged:
-            return ONE_SEED if self.pairs == 1 else "too few seeds: chance cannot be judged"
+            return ONE_SEED if max(self.seeds) == 1 else f"one seed against {max(self.seeds)}: chance cannot be judged"
         seeds = "same seeds" if self.paired else "different seeds"
         many = f", widened for {self.comparisons} comparisons" if self.comparisons > 1 else ""
         return f"{100 * self.confidence:g} % interval {points(self.low)} to {points(self.high)}, {seeds}{many}"
@@ -95,7 +97,8 @@ def paired_difference(
         mean, error, freedom = first.mean() - second.mean(), math.inf, 1.0
     half = float(-stdtrit(freedom, tail) * error)
     mean = float(mean)
-    return Difference(mean, mean - half, mean + half, len(shared), paired, confidence, comparisons)
+    seeds = (len(first), len(second))
+    return Difference(mean, mean - half, mean + half, len(shared), paired, confidence, comparisons, seeds)
 
 
 def _welch(first: np.ndarray, second: np.ndarray) -> tuple[float, float]:

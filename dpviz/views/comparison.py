@@ -1,7 +1,7 @@
-"""Runs and reported results side by side, as frames: seeds folded, frontier, equal epsilon, fit on log epsilon.
+"""Everything that can be compared, as frames: own runs, full-length runs and reported numbers.
 
-One frame holds everything: a row an epoch of a run, or a row a reported number. A *group* is what is drawn as one
-curve: the same settings with any seed.
+`rows` has a row per epoch of a run, or per reported number. A *group* is one experiment, drawn as one curve: the same
+settings with any seed. `fold` averages its seeds. `settings` has a row per group.
 """
 
 from __future__ import annotations
@@ -10,28 +10,90 @@ import dataclasses
 import functools
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import stdtrit
 
 from dpviz.papers import RECIPES, TITLES, Reported, recipes_of
-from dpviz.papers.gains import correlation
 from dpviz.runs import CachedRun, Run
 from dpviz.training.pricing import planned_guarantee
-from dpviz.training.spec import STREAMS
+from dpviz.training.spec import STREAMS, RunSpec
+from dpviz.training.tables import DATASETS
 from dpviz.views.axes import AXES
+from dpviz.views.comparison_settings import settings_of
 from dpviz.views.runs import curve, run_name
 
-SOURCES = {"own": "my run", "cached": "full-length run", "reported": "reported"}
-ABOUT = ("group", "name", "source", "paper", "place", "dataset", "model", "method", "run", "seed", "point")
+
+@dataclass(frozen=True)
+class Source:
+    """Where curves are from: in a label, as a choice, and whether seeds were run."""
+
+    title: str
+    many: str
+    measured: bool = True
+
+
+SOURCES = {
+    "own": Source("my run", "My runs"),
+    "cached": Source("full-length run", "Full-length runs"),
+    "reported": Source("reported", "Reported by papers", measured=False),
+}
+ABOUT = ("group", "name", "source", "paper", "place", "dataset", "run", "created", "seed", "point")
+EPSILON_COLUMNS = ("epsilon_sound", "epsilon_claimed")
 SPENT = ("spent_sound", "spent_claimed", "at_most")  # by the whole run, also after its last whole epoch
 COLUMNS = (*ABOUT, *AXES, "spread", *SPENT)
 SPREAD_OF = {"test_accuracy": "accuracy_spread", "test_loss": "loss_spread"}
-CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class ComparisonData:
+    """All rows, the settings of each group (one row per group), and of each group that has them its spec and origin."""
+
+    rows: pd.DataFrame
+    settings: pd.DataFrame
+    specs: Mapping[str, RunSpec]
+    origins: Mapping[str, str]
+
+
+def comparison_data(
+    runs: Iterable[Run] = (),
+    cached: Iterable[CachedRun] = (),
+    reported: Iterable[Reported] = (),
+    sweeps: Mapping[str, str] | None = None,
+) -> ComparisonData:
+    """Everything that is to be compared. `sweeps` names the sweep of a run, by the run's id."""
+    runs, cached, reported = tuple(runs), tuple(cached), tuple(reported)
+    rows = comparison_frame(runs, cached, reported)
+    specs = {group_of(run): run.spec for run in runs}
+    sweep_of = {group_of(run): sweeps[run.id] for run in runs if run.id in sweeps} if sweeps else {}
+    specs |= {cached_group(item): item.run.spec for item in cached}
+    recipes = rows.loc[rows["source"] == "reported", ["group", "recipe"]].drop_duplicates("group")
+    specs |= {group: RECIPES[name].spec for group, name in recipes.itertuples(index=False) if name in RECIPES}
+    about = rows.drop_duplicates("group").set_index("group")
+    settings = pd.DataFrame.from_dict(
+        {
+            group: {"source": SOURCES[source].many, "paper": paper or "None", "run": name}
+            | ({"sweep": sweep_of[group]} if group in sweep_of else {})
+            | (settings_of(specs[group]) if group in specs else {})
+            for group, source, paper, name in about[["source", "paper", "name"]].itertuples()
+        },
+        orient="index",
+    )
+    origins = {group_of(run): _origin(run) for run in runs} | {cached_group(item): _origin(item.run) for item in cached}
+    return ComparisonData(rows.drop(columns="recipe"), settings, specs, origins)
+
+
+def _origin(run: Run) -> str:
+    """Where a run's numbers are from, in words."""
+    made = run.provenance
+    if made is None:
+        return ""
+    versions = ", ".join(f"{name} {version}" for name, version in made.versions.items())
+    parts = (made.kind, made.source, f"commit {made.commit[:10]}" if made.commit else "", versions, made.device)
+    return ", ".join(part for part in parts if part)
 
 
 def comparison_frame(
@@ -43,7 +105,7 @@ def comparison_frame(
         *(row for item in cached for row in _cached_rows(item)),
         *_reported_rows(reported),
     ]
-    return pd.DataFrame(rows, columns=list(COLUMNS))
+    return pd.DataFrame(rows, columns=[*COLUMNS, "recipe"])
 
 
 def group_of(run: Run) -> str:
@@ -52,16 +114,20 @@ def group_of(run: Run) -> str:
     return f"own/{settings}" if run.status == "done" else f"own/{settings}/{run.id}"
 
 
+def cached_group(item: CachedRun) -> str:
+    recipe = f"cached/{item.paper}/{item.experiment}"
+    return recipe if item.run.status == "done" else f"{recipe}/{item.seed}"
+
+
 def _own_rows(run: Run) -> Iterator[tuple[Any, ...]]:
     paper = run.spec.recipe.partition("/")[0] if run.spec.recipe in RECIPES else ""
-    yield from _run_rows(run, (group_of(run), run_name(run) + _so_far(run), "own", paper))
+    return _run_rows(run, (group_of(run), run_name(run) + _so_far(run), "own", paper))
 
 
 def _cached_rows(item: CachedRun) -> Iterator[tuple[Any, ...]]:
     recipe = f"{item.paper}/{item.experiment}"
     name = (RECIPES[recipe].title if recipe in RECIPES else recipe) + _so_far(item.run)
-    group = f"cached/{recipe}" if item.run.status == "done" else f"cached/{recipe}/{item.seed}"
-    yield from _run_rows(item.run, (group, name, "cached", item.paper))
+    return _run_rows(item.run, (cached_group(item), name, "cached", item.paper))
 
 
 def _so_far(run: Run) -> str:
@@ -71,8 +137,9 @@ def _so_far(run: Run) -> str:
 
 def _run_rows(run: Run, who: tuple[str, str, str, str]) -> Iterator[tuple[Any, ...]]:
     spec = run.spec
-    about = (*who, "", spec.dataset, spec.model, spec.method, run.id, spec.seed, 0)
-    return ((*about, *numbers, math.nan, *_spent(run)) for numbers in curve(run))
+    about = (*who, "", spec.dataset, run.id, run.created, spec.seed, 0)
+    spent = _spent(run)
+    return ((*about, *numbers, math.nan, *spent, spec.recipe) for numbers in curve(run))
 
 
 def _spent(run: Run) -> tuple[float, float, bool]:
@@ -113,11 +180,10 @@ def _reported_row(number: Reported, places: str, group: str, point: int) -> tupl
         "epsilon_sound": sound.upper if sound else number.epsilon_sound or math.nan,
         "test_accuracy": 100 * number.value,
     }
-    about = (group, TITLES[number.name], "reported", number.paper, places, dataset_of(number))
-    settings = (spec.model, spec.method) if spec else ("", "")
+    about = (group, TITLES[number.name], "reported", number.paper, places, dataset_of(number), "", "", -1, point)
     spread = math.nan if number.spread is None else 100 * number.spread
     spent = (values["epsilon_sound"], values["epsilon_claimed"], False)
-    return (*about, *settings, "", -1, point, *values.values(), spread, *spent)
+    return (*about, *values.values(), spread, *spent, number.name)
 
 
 @functools.cache
@@ -138,29 +204,62 @@ def dataset_of(number: Reported) -> str:
     return ""
 
 
-def fold(frame: pd.DataFrame) -> pd.DataFrame:
-    """Seeds folded: a row a group and epoch with means, standard deviations (of two seeds or more) and their number."""
+def regrouped(rows: pd.DataFrame, values: pd.Series) -> pd.DataFrame:
+    """Measured rows as one group per dataset, source and value of a setting; what papers report stays as it is.
+
+    A group's curve ends where its shortest run ends: beyond, the mean would be over other runs.
+    """
+    value = rows["group"].map(values)
+    chosen = value.notna() & (rows["source"] != "reported")
+    slug = value.astype(str).str.lower().str.replace(r"[^a-z0-9.]+", "-", regex=True)
+    group = rows["source"] + "/by/" + rows["dataset"] + "/" + slug
+    merged = rows.assign(
+        group=rows["group"].where(~chosen, group),
+        name=rows["name"].where(~chosen, value),
+        paper=rows["paper"].where(~chosen, ""),
+    )
+    lengths = merged.groupby(["group", "run"])["epoch"].max().groupby("group").min()
+    return merged[~chosen | (merged["epoch"] <= merged["group"].map(lengths))]
+
+
+def fold(rows: pd.DataFrame) -> pd.DataFrame:
+    """Seeds folded: a row per group and epoch with means, standard deviations (two seeds or more) and their number.
+
+    Epsilon is the dearest seed's: a mean would be no guarantee for the others.
+    """
     keys = ["group", "point", "epoch"]
-    about = {name: (name, "first") for name in ABOUT if name not in ("group", "point", "run", "seed")}
-    numbers = {name: (name, "mean") for name in AXES if name != "epoch"}
+    about = {name: (name, "first") for name in ("name", "source", "paper", "place", "dataset")}
+    numbers = {name: (name, "max" if name in EPSILON_COLUMNS else "mean") for name in AXES if name != "epoch"}
     spreads = {new: (old, "std") for old, new in SPREAD_OF.items()}
-    told = {"seeds": ("run", "size"), "spread": ("spread", "first")} | {name: (name, "max") for name in SPENT}
-    grouped = frame.groupby(keys, sort=False, dropna=False)
-    folded = grouped.agg(**about, **numbers, **spreads, **told).reset_index()
+    whole = {"seeds": ("run", "size"), "spread": ("spread", "first"), "created": ("created", "max")}
+    whole |= {name: (name, "max") for name in SPENT}
+    grouped = rows.groupby(keys, sort=False, dropna=False)
+    folded = grouped.agg(**about, **numbers, **spreads, **whole).reset_index()
     folded["accuracy_spread"] = folded["accuracy_spread"].fillna(folded.pop("spread"))
-    folded["label"] = _labels(folded)
-    return folded
+    return folded.merge(_names(folded), on="group", how="left")
 
 
-def _labels(folded: pd.DataFrame) -> pd.Series:
-    """A name that is unique among the groups, with where it is from."""
-    origin = folded["source"].map(SOURCES) + folded["place"].map(lambda place: f", {place}" if place else "")
-    labels = folded["name"] + " — " + folded["paper"].map(lambda paper: f"{paper}, " if paper else "") + origin
-    labels = labels.map(lambda label: label.replace("<", "‹"))  # a figure would take it for a tag
-    groups = pd.DataFrame({"group": folded["group"], "label": labels}).drop_duplicates("group")
-    count = groups.groupby("label").cumcount() + 1
-    unique = groups["label"].where(count == 1, groups["label"] + " (" + count.astype(str) + ")")
-    return folded["group"].map(dict(zip(groups["group"], unique, strict=True))).astype(object)
+def _names(folded: pd.DataFrame) -> pd.DataFrame:
+    """A label per group, with where it is from, and a short name without its dataset; both are unique."""
+    groups = folded.drop_duplicates("group")[["group", "name", "source", "paper", "place", "dataset"]]
+    names = groups["name"].str.replace("<", "‹")  # a figure would take it for a tag
+    title = groups["source"].map({name: source.title for name, source in SOURCES.items()})
+    origin = title + groups["place"].map(lambda place: f", {place}" if place else "")
+    labels = names + " — " + groups["paper"].map(lambda paper: f"{paper}, " if paper else "") + origin
+    prefix = groups["dataset"].map({name: f"{entry.title}, " for name, entry in DATASETS.items()}).fillna("")
+    short = pd.Series([n.removeprefix(p) for n, p in zip(names, prefix, strict=True)], groups.index, dtype=object)
+    short = short.str[:1].str.upper() + short.str[1:]
+    twice = (groups["dataset"] + short).duplicated(keep=False) & (groups["source"] != "cached")
+    short = short.where(~twice, short + " (" + title + ")")
+    return pd.DataFrame(
+        {"group": groups["group"], "label": _unique(labels), "short": _unique(short, groups["dataset"])}
+    )
+
+
+def _unique(names: pd.Series, within: pd.Series | str = "") -> pd.Series:
+    """Names that occur before, among those of the same kind, get a number."""
+    count = names.groupby(names + "/" + within).cumcount() + 1
+    return names.where(count == 1, names + " (" + count.astype(str) + ")").astype(object)
 
 
 def endpoints(folded: pd.DataFrame) -> pd.DataFrame:
@@ -177,77 +276,3 @@ def unplaced(folded: pd.DataFrame, x: str, y: str = "test_accuracy") -> list[str
     """Labels of the groups of which nothing has a place."""
     shown = set(placed(folded, x, y)["group"])
     return list(folded.loc[~folded["group"].isin(shown), "label"].unique())
-
-
-def frontier(ends: pd.DataFrame, x: str = "epsilon_sound") -> pd.DataFrame:
-    """The ends that no other beats: each more accurate than every one that costs as much or less."""
-    ordered = placed(ends, x).sort_values([x, "test_accuracy"], ascending=[True, False])
-    best = ordered["test_accuracy"].astype(float).cummax().shift(fill_value=-math.inf)
-    return ordered[ordered["test_accuracy"] > best].reset_index(drop=True)
-
-
-def equal_epsilon_frame(folded: pd.DataFrame, budget: float, x: str = "epsilon_sound") -> pd.DataFrame:
-    """Each group at its last epoch within the budget, best first: what it would have reached had it stopped there."""
-    within = placed(folded, x)
-    within = within[within[x] <= budget].sort_values(x, kind="stable")
-    last = within.groupby("group", sort=False).tail(1)
-    columns = ["label", "test_accuracy", "accuracy_spread", "seeds", x, "epoch", "noise_multiplier", "group"]
-    table = last.sort_values("test_accuracy", ascending=False, kind="stable")[columns].reset_index(drop=True)
-    table["seeds"] = table["seeds"].where(table["group"].str.startswith(("own/", "cached/")))  # papers rarely say
-    return table
-
-
-@dataclass(frozen=True)
-class LogFit:
-    r"""Least squares of accuracy on log epsilon: a(eps) = intercept + slope ln(eps).
-
-    `r` and `p` are Pearson's correlation of accuracy with log epsilon and its two-sided p-value, as in `curricula`,
-    Fig. 4.
-    """
-
-    slope: float
-    intercept: float
-    r: float
-    p: float
-    points: int
-    mean_log: float
-    squares: float
-    residual: float
-
-    @property
-    def doubling(self) -> float:
-        """Points of accuracy that go with twice the epsilon."""
-        return self.slope * math.log(2)
-
-    def line(self, epsilons: np.ndarray) -> np.ndarray:
-        return self.intercept + self.slope * np.log(epsilons)
-
-    def band(self, epsilons: np.ndarray) -> np.ndarray:
-        """Half width of the confidence band of the line: t s sqrt(1/n + (ln eps - mean)^2 / S)."""
-        quantile = stdtrit(self.points - 2, (1 + CONFIDENCE) / 2)
-        away = (np.log(epsilons) - self.mean_log) ** 2
-        return quantile * self.residual * np.sqrt(1 / self.points + away / self.squares)
-
-
-def log_fit(ends: pd.DataFrame, x: str = "epsilon_sound") -> LogFit | None:
-    """The fit over the ends with an epsilon above 0; None if they are fewer than three or all alike in either."""
-    points = placed(ends, x)
-    points = points[points[x] > 0]
-    logs, accuracies = np.log(points[x].to_numpy(float)), points["test_accuracy"].to_numpy(float)
-    if len(logs) < 3 or np.ptp(logs) < 1e-9 or np.ptp(accuracies) < 1e-9:
-        return None
-    away, squares = logs - logs.mean(), float(((logs - logs.mean()) ** 2).sum())
-    slope = float(away @ accuracies / squares)
-    intercept = float(accuracies.mean() - slope * logs.mean())
-    rest = float(((accuracies - intercept - slope * logs) ** 2).sum())
-    r, p = correlation(logs, accuracies)
-    return LogFit(
-        slope=slope,
-        intercept=intercept,
-        r=r,
-        p=p,
-        points=len(logs),
-        mean_log=float(logs.mean()),
-        squares=squares,
-        residual=math.sqrt(rest / (len(logs) - 2)),
-    )

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from dpviz.papers import PAPERS
 from dpviz.privacy import epoch_phases
 from dpviz.training.tables import DATASETS
-from dpviz.ui.compare.link import ALL, EPSILONS, VIEWS, Comparison, parse_link, to_link
+from dpviz.ui.compare.link import ALL, EPSILONS, Comparison, parse_link, to_link
 from dpviz.ui.schedule.settings import Settings
 from dpviz.ui.schedule.share import LEAST_SIGMA, MOST_SIGMA, decode, encode
 from dpviz.views.comparison import SOURCES
+from dpviz.views.comparison_views import VIEWS
 from tests.fuzz.inputs import fuzzed, outcome
 
 curves = st.lists(st.just(0.0) | st.floats(LEAST_SIGMA, MOST_SIGMA), min_size=1, max_size=120)
@@ -72,6 +73,14 @@ views = st.builds(
     epsilon=st.sampled_from(list(EPSILONS)),
     log=st.booleans(),
     at=st.integers(1, 10_000).map(lambda number: number / 100),
+    search=st.text(st.characters(categories=["L", "Nd"]), max_size=20),
+    highlight=st.lists(st.sampled_from(["own/a", "cached/b/c", ""]), max_size=9).map(lambda slots: (*slots, "own/z")),
+    baseline=st.sampled_from(["", "own/0123456789abcdef"]),
+    colour=st.sampled_from(["experiment", "optimizer", "optimizer.momentum"]),
+    group=st.sampled_from(["experiment", "loss"]),
+    facet=st.sampled_from(["dataset", "batch_size"]),
+    rest=st.booleans(),
+    cells=st.sampled_from([(), ("loss", "learning_rate")]),
 )
 
 
@@ -83,7 +92,12 @@ def test_a_link_to_a_comparison_reads_back_as_it_was(shown):
 
 @fuzzed("views", 0.5)
 @given(
-    st.dictionaries(st.sampled_from(["show", "dataset", "view", "at", "log", "highlight", "x"]), st.text(max_size=30))
+    st.dictionaries(
+        st.sampled_from(
+            ["show", "dataset", "view", "at", "log", "highlight", "baseline", "colour", "cells", "search", "x"]
+        ),
+        st.text(max_size=30),
+    )
 )
 def test_other_fields_are_refused_in_a_sentence_or_mean_what_they_say(params):
     shown, refusal = outcome(parse_link, params)

@@ -65,7 +65,7 @@ def test_one_seed_bounds_nothing_and_says_so():
     assert not difference.judged
     assert not difference.decided
     assert difference.words == "10.00 points above, one seed each: chance cannot be judged"
-    assert "too few seeds" in paired_difference({0: 90.0}, {1: 80.0, 2: 80.5}).words
+    assert "one seed against 2" in paired_difference({0: 90.0}, {1: 80.0, 2: 80.5}).words
 
 
 @pytest.mark.parametrize(

@@ -10,17 +10,8 @@ from scipy import stats
 
 from dpviz.papers import REPORTED
 from dpviz.runs.store.spending import Spending
-from dpviz.views.axes import COLOURS, PALE
-from dpviz.views.comparison import (
-    comparison_frame,
-    endpoints,
-    equal_epsilon_frame,
-    fold,
-    frontier,
-    log_fit,
-    unplaced,
-)
-from dpviz.views.comparison_figures import comparison_figure, fit_figure, frontier_figure, lit_groups
+from dpviz.views.comparison import comparison_frame, endpoints, fold, unplaced
+from dpviz.views.comparison_fit import frontier, log_fit
 from tests.views.made_runs import made_cached, made_run
 
 ACCURACIES = [number for number in REPORTED if number.quantity == "test_accuracy"]
@@ -143,19 +134,23 @@ def test_the_frontier_keeps_what_nothing_cheaper_beats():
     assert list(frontier(ends)["test_accuracy"]) == [80, 90, 95]
 
 
-def test_at_equal_epsilon_each_run_counts_as_far_as_the_budget_lets_it():
-    runs = [made_run("a", sigma=1.0), made_run("b", sigma=2.0, best=0.7), made_run("c", method="sgd")]
-    table = equal_epsilon_frame(fold(comparison_frame(runs)), 1.2)
-    assert list(table["epoch"]) == [2, 4]
-    assert list(table["epsilon_sound"]) == [1.0, 1.0]
-    assert table["test_accuracy"].is_monotonic_decreasing
-    assert len(equal_epsilon_frame(fold(comparison_frame(runs)), 0.1)) == 0
+def test_epsilons_within_the_certified_band_are_equal_on_the_frontier():
+    ends = ends_at([0.30772, 0.30778, 1.0, 1.0005], [90.0, 91.0, 93.0, 92.0])
+    assert list(frontier(ends)["test_accuracy"]) == [91.0, 93.0]
 
 
-def test_the_claimed_budget_lets_a_run_go_further_than_the_sound_one():
-    folded = fold(comparison_frame([made_run()]))
-    assert equal_epsilon_frame(folded, 1.3, "epsilon_claimed")["epoch"].item() == 3
-    assert equal_epsilon_frame(folded, 1.3, "epsilon_sound")["epoch"].item() == 2
+def test_the_epsilon_of_a_folded_curve_is_its_dearest_seeds():
+    cheap, dear = made_run("a", seed=0), made_run("b", seed=1)
+    epochs = tuple(dataclasses.replace(record, epsilon_sound=2 * record.epsilon_sound) for record in dear.epochs)
+    folded = fold(comparison_frame([cheap, dataclasses.replace(dear, epochs=epochs)]))
+    assert list(folded["epsilon_sound"]) == [1.0, 2.0, 3.0, 4.0]
+
+
+def test_short_names_leave_out_the_dataset_and_are_unique_on_it():
+    runs = [made_run("a", title="Same"), made_run("b", sigma=2.0, title="Same"), made_run("c", sigma=3.0)]
+    other = made_run("d", title="Same", dataset="fashion-mnist")
+    short = fold(comparison_frame([*runs, other])).groupby("group", sort=False)["short"].first()
+    assert list(short) == ["Same (my run)", "Same (my run) (2)", "Logistic regression, constant 3", "Same"]
 
 
 # --- the fit ----------------------------------------------------------------------------------------------------------
@@ -199,72 +194,6 @@ def test_the_band_covers_the_true_line_about_as_often_as_it_says():
 )
 def test_too_little_for_a_line_gives_none(ends):
     assert log_fit(ends) is None
-    assert [trace.name for trace in fit_figure(ends, None).data if "fit" in (trace.name or "")] == []
-
-
-# --- figures ----------------------------------------------------------------------------------------------------------
-
-
-def test_few_groups_are_all_in_colour_many_are_pale_but_for_the_highlighted():
-    few = fold(comparison_frame([made_run(str(k), sigma=1 + k) for k in range(3)]))
-    many = fold(comparison_frame([made_run(str(k), sigma=1 + k) for k in range(30)]))
-    assert list(lit_groups(few).values()) == list(COLOURS[:3])
-    assert lit_groups(many) == {}
-    one = many["group"].iloc[0]
-    figure = comparison_figure(many, highlight=[one])
-    assert figure.data[0].line.color == PALE
-    assert [trace.line.color for trace in figure.data if trace.legendgroup == one] == [COLOURS[0]]
-
-
-def test_two_hundred_runs_are_a_handful_of_traces_with_gaps_between_the_curves():
-    many = fold(comparison_frame([made_run(str(k), sigma=1 + k / 100) for k in range(200)]))
-    figure = comparison_figure(many)
-    assert len(figure.data) == 2
-    assert np.isnan(figure.data[0].x).sum() == 199
-    assert len(figure.data[0].x) == 200 * 4 + 199
-
-
-def test_seeds_are_drawn_as_a_line_with_a_band():
-    folded = fold(comparison_frame([made_run(str(s), seed=s, best=0.8 + s / 20) for s in range(3)]))
-    band, line = comparison_figure(folded, "epoch").data
-    assert band.fill == "toself"
-    assert max(band.y) == pytest.approx(max(line.y) + 5.0)
-
-
-def test_reported_results_are_points_not_lines():
-    folded = fold(comparison_frame(reported=TABLE_2))
-    assert {trace.mode for trace in comparison_figure(folded, "epsilon_claimed").data} == {"markers"}
-
-
-def test_schedules_can_be_laid_over_one_another():
-    figure = comparison_figure(fold(comparison_frame([made_run(sigma=2.0)])), "epoch", "noise_multiplier")
-    assert list(figure.data[0].y) == [2.0] * 4
-
-
-def test_a_highlight_that_is_not_there_is_ignored():
-    folded = fold(comparison_frame([made_run()]))
-    assert list(lit_groups(folded, ["own/none"])) == list(folded["group"].unique())
-
-
-def test_empty_frames_give_empty_axes_with_titles():
-    nothing = fold(comparison_frame())
-    for figure in (
-        comparison_figure(nothing),
-        comparison_figure(nothing, "minutes", "noise_multiplier", ["own/x"]),
-        frontier_figure(endpoints(nothing)),
-        fit_figure(endpoints(nothing), log_fit(endpoints(nothing))),
-    ):
-        assert figure.layout.xaxis.title.text
-        assert figure.layout.yaxis.title.text
-        assert sum(len(trace.x) for trace in figure.data) == 0
-    assert len(equal_epsilon_frame(nothing, 1.0)) == 0
-
-
-def test_the_fit_is_named_with_its_r_and_p():
-    ends = endpoints(fold(comparison_frame(reported=TABLE_2)))
-    fit = log_fit(ends, "epsilon_claimed")
-    names = [trace.name for trace in fit_figure(ends, fit, "epsilon_claimed").data]
-    assert f"fit: r = {fit.r:.3f}, p = {fit.p:.2g}, 8 points" in names
 
 
 def test_an_unfinished_run_ends_at_what_it_really_spent_not_at_its_last_epoch():

@@ -24,6 +24,7 @@ class FileFormat(Generic[P]):
     mime: str
     make: Callable[P, bytes]
     why_not: Callable[P, str] = lambda *_, **__: ""
+    help: str = ""
 
 
 def download_buttons(formats: Sequence[FileFormat[P]], name: str, *content: P.args, **more: P.kwargs) -> None:
@@ -38,5 +39,5 @@ def download_buttons(formats: Sequence[FileFormat[P]], name: str, *content: P.ar
             key=f"download.{file}",
             on_click="ignore",
             disabled=bool(why_not),
-            help=why_not or None,
+            help=why_not or entry.help or None,
         )

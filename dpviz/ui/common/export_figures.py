@@ -1,8 +1,7 @@
-"""FIGURE_FORMATS: figures and their data as files; CSV, a page that needs no network, and PNG where kaleido is."""
+"""FIGURE_FORMATS: figures and their data as files. Pictures are made in the browser: image_buttons.py."""
 
 from __future__ import annotations
 
-import importlib.util
 from typing import Any
 
 import pandas as pd
@@ -11,7 +10,6 @@ from dpviz.ui.common.downloads import FileFormat
 
 NOT_COVERED = {name: f"{name} (not covered by epsilon)" for name in ("train_accuracy", "train_loss")}
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-NO_KALEIDO = "PNG needs the package kaleido and a Chrome or Chromium; the camera above the plot works without."
 
 
 def printable(figure: Any) -> Any:
@@ -42,11 +40,6 @@ def as_html(figure: Any) -> bytes:
     return page.encode()
 
 
-def as_png(figure: Any) -> bytes:
-    image: bytes = printable(figure).to_image(format="png", width=1100, height=600, scale=2)
-    return image
-
-
 def _no_rows(frame: pd.DataFrame, figure: Any | None) -> str:
     return "There are no rows to keep." if frame.empty else ""
 
@@ -55,12 +48,16 @@ def _no_figure(frame: pd.DataFrame, figure: Any | None) -> str:
     return "There is no picture here." if figure is None else _no_rows(frame, figure)
 
 
-def _no_image(frame: pd.DataFrame, figure: Any | None) -> str:
-    return _no_figure(frame, figure) if importlib.util.find_spec("kaleido") else NO_KALEIDO
-
-
 FIGURE_FORMATS: tuple[FileFormat[[pd.DataFrame, Any | None]], ...] = (
-    FileFormat("CSV", "{name}.csv", "text/csv", lambda frame, figure: as_csv(frame), _no_rows),
-    FileFormat("HTML", "{name}.html", "text/html", lambda frame, figure: as_html(figure), _no_figure),
-    FileFormat("PNG", "{name}.png", "image/png", lambda frame, figure: as_png(figure), _no_image),
+    FileFormat(
+        "CSV", "{name}.csv", "text/csv", lambda frame, figure: as_csv(frame), _no_rows, "The rows behind the figure."
+    ),
+    FileFormat(
+        "HTML",
+        "{name}.html",
+        "text/html",
+        lambda frame, figure: as_html(figure),
+        _no_figure,
+        "The figure, to zoom and hover; it opens without a network.",
+    ),
 )

@@ -56,7 +56,7 @@ async def warm_up(_: st.App) -> AsyncIterator[None]:
 
 
 def _load_pages() -> None:
-    from dpviz.ui.compare import page as compare
+    from dpviz.ui.compare import data as compare
     from dpviz.ui.schedule import page as schedule
 
     schedule.prepare()

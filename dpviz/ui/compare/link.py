@@ -3,61 +3,58 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from dpviz.papers import PAPERS
 from dpviz.privacy.registry import InputError, Knob
-from dpviz.training.tables import DATASETS
-from dpviz.views.comparison import SOURCES
-from dpviz.views.comparison_figures import MOST_LIT
+from dpviz.runs import Run
+from dpviz.training.tables import CHOICES, DATASETS
+from dpviz.views.comparison import SOURCES, group_of
+from dpviz.views.comparison_settings import TITLES
+from dpviz.views.comparison_views import VIEWS
 
 ALL = "all"
 EPSILONS = {"sound": "Sound", "claimed": "Claimed"}
 GROUP = re.compile(r"(own|cached|reported)/[a-z0-9][a-z0-9./+-]{0,150}")
-AT = Knob(3.0, 0.001, 1e6, "budget of the table at equal epsilon")
-
-
-@dataclass(frozen=True)
-class View:
-    """One way to look: its title, and the columns of a plot of curves (None: the epsilon that was chosen)."""
-
-    title: str
-    x: str | None = None
-    y: str = "test_accuracy"
-
-
-VIEWS = {
-    "epsilon": View("Against epsilon"),
-    "epoch": View("Against epochs", "epoch"),
-    "time": View("Against time", "minutes"),
-    "schedules": View("Schedules", "epoch", "noise_multiplier"),
-    "frontier": View("Frontier"),
-    "fit": View("Log-epsilon fit"),
-    "equal": View("At equal epsilon"),
-}
+KNOB = re.compile(rf"({'|'.join(CHOICES)})\.[a-z0-9_]{{1,40}}")
+AT = Knob(2.0, 0.001, 1e6, "epsilon at which curves are compared")
+MOST_GROUPS = 60
+MOST_LETTERS = 80
+EXPERIMENT = "experiment"  # colour and group by the experiment itself
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Everything that a link to the Compare page can say."""
+    """Everything that a link to the Compare page can say.
+
+    `highlight` are the coloured groups, one per mark, "" where a mark is free; none at all: chosen automatically, as
+    is an empty `baseline`.
+    """
 
     show: tuple[str, ...] = tuple(SOURCES)
     dataset: str = "mnist"
     paper: str = ALL
+    search: str = ""
     view: str = "epsilon"
     epsilon: str = "sound"
     log: bool = True
     at: float = float(AT.default)
     highlight: tuple[str, ...] = ()
+    baseline: str = ""
+    colour: str = EXPERIMENT
+    group: str = EXPERIMENT
+    facet: str = "dataset"
+    rest: bool = True
+    cells: tuple[str, ...] = ()
 
     @property
     def column(self) -> str:
         return f"epsilon_{self.epsilon}"
 
 
-def _one_of(known: Mapping[str, Any], *more: str) -> Callable[[str, str], str]:
+def _one_of(known: Iterable[str], *more: str) -> Callable[[str, str], str]:
     def check(name: str, text: str) -> str:
         if text not in known and text not in more:
             raise InputError(f"{name} in this link must be one of {', '.join((*more, *known))}, got {text[:40]!r}")
@@ -72,9 +69,32 @@ def _sources(name: str, text: str) -> tuple[str, ...]:
 
 def _groups(name: str, text: str) -> tuple[str, ...]:
     words = tuple(text.split(",")) if text else ()
-    if len(words) > MOST_LIT or not all(GROUP.fullmatch(word) for word in words):
-        raise InputError(f"{name} in this link must name at most {MOST_LIT} curves; copy the link again")
+    if len(words) > MOST_GROUPS or not all(GROUP.fullmatch(word) for word in words if word):
+        raise InputError(f"{name} in this link must name at most {MOST_GROUPS} curves; copy the link again")
     return words
+
+
+def _group(name: str, text: str) -> str:
+    if text and not GROUP.fullmatch(text):
+        raise InputError(f"{name} in this link must name a curve, got {text[:40]!r}; copy the link again")
+    return text
+
+
+def _setting(name: str, text: str) -> str:
+    return text if KNOB.fullmatch(text) else _one_of(TITLES, EXPERIMENT)(name, text)
+
+
+def _settings(name: str, text: str) -> tuple[str, ...]:
+    words = tuple(_setting(name, word) for word in text.split(",")) if text else ()
+    if len(words) not in (0, 2):
+        raise InputError(f"{name} in this link must name two settings, got {len(words)}")
+    return words
+
+
+def _search(name: str, text: str) -> str:
+    if len(text) > MOST_LETTERS or not text.isprintable():
+        raise InputError(f"{name} in this link must be at most {MOST_LETTERS} printable letters")
+    return text
 
 
 def _flag(name: str, text: str) -> bool:
@@ -85,11 +105,18 @@ FIELDS: dict[str, Callable[[str, str], Any]] = {
     "show": _sources,
     "dataset": _one_of(DATASETS, ALL),
     "paper": _one_of(PAPERS, ALL),
+    "search": _search,
     "view": _one_of(VIEWS),
     "epsilon": _one_of(EPSILONS),
     "log": _flag,
     "at": AT.check,
     "highlight": _groups,
+    "baseline": _group,
+    "colour": _setting,
+    "group": _setting,
+    "facet": _setting,
+    "rest": _flag,
+    "cells": _settings,
 }
 
 
@@ -102,13 +129,31 @@ def parse_link(params: Mapping[str, str]) -> Comparison:
 
 
 def to_link(shown: Comparison) -> dict[str, str]:
-    """The link's fields; defaults are left out."""
+    """The link's fields; defaults are left out, but for the dataset: without one a visitor's own runs decide."""
     plain = Comparison()
-    changed = {name: getattr(shown, name) for name in FIELDS if getattr(shown, name) != getattr(plain, name)}
+    changed = {
+        name: getattr(shown, name)
+        for name in FIELDS
+        if name == "dataset" or getattr(shown, name) != getattr(plain, name)
+    }
     return {name: _text(value) for name, value in changed.items()}
+
+
+def link_to(runs: Iterable[Run]) -> dict[str, str]:
+    """The link that shows these runs in colour, on their dataset."""
+    runs = tuple(runs)
+    datasets = {run.spec.dataset for run in runs}
+    groups = tuple(dict.fromkeys(group_of(run) for run in runs))[:MOST_GROUPS]
+    return to_link(Comparison(dataset=datasets.pop() if len(datasets) == 1 else ALL, highlight=groups))
 
 
 def _text(value: Any) -> str:
     if isinstance(value, tuple):
         return ",".join(value)
-    return str(int(value)) if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
+    return (
+        str(int(value))
+        if isinstance(value, bool)
+        else repr(value).removesuffix(".0")
+        if isinstance(value, float)
+        else value
+    )

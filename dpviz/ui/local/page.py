@@ -25,6 +25,7 @@ from dpviz.ui.common.cards import guarantee_card, input_error
 from dpviz.ui.common.downloads import download_buttons
 from dpviz.ui.common.export_figures import FIGURE_FORMATS
 from dpviz.ui.common.handover import RecipeHandover, handed_over
+from dpviz.ui.common.image_buttons import image_buttons
 from dpviz.ui.common.runs import cached_local, show_warnings
 from dpviz.ui.local.job import Job
 from dpviz.views.local import (
@@ -44,6 +45,7 @@ from dpviz.views.plane import plane_figure
 
 JOB = "local.job"
 UPLOAD = "upload"
+ERRORS = "local_errors"
 PICTURE: dict[str, Any] = {"length": 4.0, "radius": 1.5, "epochs": 4, "batch_size": 1}
 PICTURE_VISITS = 64
 _one_file_at_a_time = threading.Lock()  # reading takes some hundred MB
@@ -362,7 +364,8 @@ def show(
         **key("averaged"),
     )
     figure = error_figure(frame, reported, "average_error" if averaged else "error")
-    st.plotly_chart(figure, key="local.figure.errors", alt="Test error against epsilon of one visit, by method.")
+    with st.container(key=ERRORS):
+        st.plotly_chart(figure, key="local.figure.errors", alt="Test error against epsilon of one visit, by method.")
     diamonds = "" if reported.empty else " Open diamonds: the paper's Table 3."
     st.caption(f"{source}. Bands: one standard deviation over repeats.{diamonds}")
     for first in ("prestige", "masked"):
@@ -370,6 +373,7 @@ def show(
             st.markdown(sentence)
     with st.container(horizontal=True):
         download_buttons(FIGURE_FORMATS, f"dpviz-local-{data}", frame, figure)
+        image_buttons(ERRORS, f"dpviz-local-{data}")
     if gaps:
         with st.expander("Paired differences, budget by budget"):
             st.dataframe(difference_frame(gaps), hide_index=True)

@@ -14,10 +14,8 @@ from dpviz.runs import Run, Summary
 from dpviz.runs.store.records import LIVE, RESUMABLE
 from dpviz.ui.common.actions import Action, action_buttons
 from dpviz.ui.common.runs import load, load_all, resume, runner, stop, store, summary_name
-from dpviz.ui.compare.link import ALL, Comparison, to_link
+from dpviz.ui.compare.link import link_to
 from dpviz.ui.train.state import SELECTED, TRAIN
-from dpviz.views.comparison import group_of
-from dpviz.views.comparison_figures import MOST_LIT
 from dpviz.views.runs import list_frame
 
 MOST_ROWS, ROWS_IN_SIGHT, ROW_HEIGHT = 200, 6, 35
@@ -130,11 +128,5 @@ def _readable(summary: Summary) -> Run | None:
 
 def compare_button(runs: Sequence[Run], label: str = "Compare") -> None:
     """The way to Compare, on these runs' dataset and with their curves in colour."""
-    query = to_link(compared(runs)) if runs else {}
+    query = link_to(runs) if runs else {}
     st.page_link("pages/compare.py", label=label, icon=":material/balance:", query_params=query)
-
-
-def compared(runs: Sequence[Run]) -> Comparison:
-    datasets = {run.spec.dataset for run in runs}
-    groups = tuple(dict.fromkeys(group_of(run) for run in runs))[:MOST_LIT]
-    return Comparison(dataset=datasets.pop() if len(datasets) == 1 else ALL, highlight=groups)

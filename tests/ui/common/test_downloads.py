@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 import pandas as pd
 import plotly.graph_objects as go
 import pytest
@@ -17,7 +15,7 @@ ROWS, NO_ROWS = pd.DataFrame({"epsilon": [1.0]}), pd.DataFrame({"epsilon": []})
 @pytest.mark.parametrize(
     ("rows", "figure", "possible"),
     [
-        (ROWS, go.Figure(), ["CSV", "HTML", "PNG"]),
+        (ROWS, go.Figure(), ["CSV", "HTML"]),
         (ROWS, None, ["CSV"]),
         (NO_ROWS, go.Figure(), []),
         (NO_ROWS, None, []),
@@ -26,13 +24,6 @@ ROWS, NO_ROWS = pd.DataFrame({"epsilon": [1.0]}), pd.DataFrame({"epsilon": []})
 )
 def test_a_figure_is_kept_in_every_format_that_it_has_enough_for(rows, figure, possible):
     assert [it.title for it in FIGURE_FORMATS if not it.why_not(rows, figure)] == possible
-
-
-def test_without_kaleido_a_png_says_what_is_missing(monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    reasons = {it.title: it.why_not(ROWS, go.Figure()) for it in FIGURE_FORMATS}
-    assert "kaleido" in reasons.pop("PNG")
-    assert not any(reasons.values())
 
 
 def page() -> None:
