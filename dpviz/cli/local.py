@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from dpviz.cli.command import Command, Result, number, table, whole
 from dpviz.papers import LOCAL_RECIPES, LocalRecipe
 from dpviz.paths import cached_runs_folder
+from dpviz.privacy.local import METHODS
 from dpviz.privacy.registry import InputError
 from dpviz.runs.local_results import PAPER, local_results, rows_of
-from dpviz.training.local.spec import RANGES, LocalSpec
+from dpviz.training.local.spec import LOSSES, RANGES, LocalSpec
 from dpviz.training.progress_bar import Bar
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--budgets", default="0.8,1.0,1.2,1.4,1.6", help="epsilons of one visit")
     parser.add_argument("--repeats", type=whole, default=20, help="runs of each, with other orders and draws")
     parser.add_argument("--seed", type=whole, default=0)
-    parser.add_argument("--loss", default="hinge", help="hinge, logistic, gompertz or ramp")
+    parser.add_argument("--loss", default="hinge", help=f"one of {', '.join(LOSSES)}")
     parser.add_argument("--loss-knob", type=number, help="c of gompertz (2), s of ramp (-1)")
     parser.add_argument(
         "--gradient-label", default="answered", help="answered (as in the paper) or true: which label gradients use"
@@ -132,7 +133,7 @@ def _text(data: Tabular, trials: tuple[Trial, ...], pairs: list[Difference]) -> 
             for pair in pairs
         ]
         parts.append(table(heads, shown))
-    if any(trial.spec.method == "prestige" for trial in trials):
+    if any(METHODS[trial.spec.method].flips_labels for trial in trials):
         parts.append("epsilon per person of prestige covers the label only: who falls silent shows the features")
     return "\n\n".join(parts)
 

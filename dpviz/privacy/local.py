@@ -16,7 +16,7 @@ from scipy.special import expit, gammaln
 
 from dpviz.privacy.guarantees import prestige_guarantee
 from dpviz.privacy.records import Epsilon, Guarantee
-from dpviz.privacy.registry import InputError
+from dpviz.privacy.registry import Entry, InputError, Table
 
 FloatArray = npt.NDArray[np.floating]
 MAX_EPSILON = 50.0  # beyond, a coin is certain in double precision
@@ -89,7 +89,39 @@ def private_sample(
 
 # --- budgets ------------------------------------------------------------------------------------------------------
 
-METHOD_NAMES = ("prestige", "djw", "masked", "sgd")
+
+@dataclass(frozen=True, kw_only=True)
+class LocalMethod(Entry):
+    """How a person's gradient is asked for, and what the answer protects."""
+
+    private: bool = True
+    curriculum: bool = False  # people below a threshold are passed over
+    flips_labels: bool = False  # the curriculum asks for a randomized label, which takes its share of epsilon
+    covers_silence: bool = False  # whoever is passed over answers for a zero gradient all the same
+
+
+METHODS = Table(
+    "method",
+    LocalMethod(
+        "prestige",
+        "Private curriculum on a flipped label, then private sampling of the gradient (Alg. 1).",
+        title="PRESTIGE",
+        curriculum=True,
+        flips_labels=True,
+    ),
+    LocalMethod(
+        "djw",
+        "Private sampling of every gradient, all of epsilon spent on it (Duchi, Jordan & Wainwright).",
+        title="DJW",
+    ),
+    LocalMethod(
+        "masked",
+        "dpviz's own: the curriculum without flips; people outside it answer for a zero gradient.",
+        curriculum=True,
+        covers_silence=True,
+    ),
+    LocalMethod("sgd", "Plain stochastic gradient descent: no privacy.", title="SGD", private=False),
+)
 
 
 @dataclass(frozen=True)
@@ -136,8 +168,7 @@ class LocalBudget:
 
 def local_guarantee(method: str, budget: LocalBudget) -> Guarantee:
     """The paper's epsilon of one visit beside what a person pays over all visits, and whom or what it protects."""
-    if method not in METHOD_NAMES:
-        raise InputError(f"unknown method {method!r}; choose one of {', '.join(METHOD_NAMES)}")
+    entry = METHODS[method]
     base = prestige_guarantee(budget.curriculum, budget.gradient, budget.visits, budget.people)
     # The two parts of a visit add up to its epsilon; say so without a rounding error.
     base = dataclasses.replace(base, sound=Epsilon(budget.per_person, budget.per_person, 0.0, "pure"))
@@ -147,10 +178,10 @@ def local_guarantee(method: str, budget: LocalBudget) -> Guarantee:
         f"that would leave {budget.visit_if_total:.2g} a visit, at which every answer is a fair coin"
     )
     one_visit = Epsilon(budget.epsilon, budget.epsilon, 0.0, "pure")
-    if method == "sgd":
+    if not entry.private:
         assumptions: tuple[str, ...] = ("gradients leave people as they are: no guarantee",)
         return dataclasses.replace(base, claimed=None, sound=None, assumptions=assumptions)
-    if method == "prestige":
+    if entry.flips_labels:
         label_only = budget.curriculum * budget.visits
         return dataclasses.replace(
             base,
@@ -164,7 +195,7 @@ def local_guarantee(method: str, budget: LocalBudget) -> Guarantee:
                 total,
             ),
         )
-    if method == "djw":
+    if not entry.covers_silence:
         return dataclasses.replace(base, claimed=one_visit, assumptions=(visits, total))
     silent = "people outside the curriculum send the private answer for a zero gradient, so silence is never seen"
     return dataclasses.replace(base, claimed=None, assumptions=(visits, silent))

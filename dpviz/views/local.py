@@ -10,13 +10,12 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dpviz.papers import LOCAL_RECIPES, REPORTED
+from dpviz.privacy.local import METHODS
 from dpviz.runs.local_results import LocalResult, rows_of
-from dpviz.training.local.spec import LocalSpec
+from dpviz.training.local.spec import LOSSES, LocalSpec
 from dpviz.views.axes import COLOURS, layout, tinted
 
-METHOD_TITLES = {"prestige": "PRESTIGE", "djw": "DJW", "masked": "Masked", "sgd": "SGD"}
 METHOD_COLOURS = {"prestige": COLOURS[1], "djw": COLOURS[0], "masked": COLOURS[2], "sgd": "#808080"}
-LOSS_TITLES = {"hinge": "Hinge", "gompertz": "Gompertz", "logistic": "Logistic", "ramp": "Ramp"}
 ERROR, BUDGET = "Test error (%)", "ε of one visit"
 ERROR_COLUMNS = ("method", "budget", "error", "std", "average_error", "epsilon_per_person", "loss", "batch_size")
 DASHES = ("solid", "dash", "dot")
@@ -51,7 +50,7 @@ def error_figure(frame: pd.DataFrame, reported: pd.DataFrame | None = None, colu
     batches = sorted(frame["batch_size"].unique())
     for (method, batch), lines in frame.groupby(["method", "batch_size"], sort=False):
         method = str(method)
-        name = METHOD_TITLES[method] + (f", batch {batch}" if len(batches) > 1 else "")
+        name = METHODS[method].title + (f", batch {batch}" if len(batches) > 1 else "")
         _add_errors(figure, lines.sort_values("budget"), name, method, DASHES[batches.index(batch) % 3], column)
     for method, points in reported.groupby("method") if reported is not None else ():
         method = str(method)
@@ -59,9 +58,9 @@ def error_figure(frame: pd.DataFrame, reported: pd.DataFrame | None = None, colu
             x=points["budget"],
             y=points["error"],
             mode="markers",
-            name=f"{METHOD_TITLES[method]}, reported",
+            name=f"{METHODS[method].title}, reported",
             marker={"symbol": "diamond-open", "size": 12, "color": METHOD_COLOURS[method], "line": {"width": 2}},
-            hovertemplate=f"{METHOD_TITLES[method]}, reported: %{{y:.2f}} %<br>ε %{{x}}<extra></extra>",
+            hovertemplate=f"{METHODS[method].title}, reported: %{{y:.2f}} %<br>ε %{{x}}<extra></extra>",
         )
     return figure.update_layout(yaxis_rangemode="tozero")
 
@@ -86,13 +85,13 @@ def _add_errors(figure: go.Figure, lines: pd.DataFrame, name: str, method: str, 
         name=name,
         legendgroup=name,
         mode="lines+markers",
-        line={"color": colour, "width": 2.2, "dash": "dash" if method == "sgd" else dash},
+        line={"color": colour, "width": 2.2, "dash": dash if METHODS[method].private else "dash"},
         marker={"size": 6},
         customdata=np.stack([lines["std"], lines["epsilon_per_person"].astype(float)], axis=1),
         hovertemplate=f"{name}: %{{y:.2f}}"
         + (" ± %{customdata[0]:.2f} %" if column == "error" else " %")
         + "<br>ε %{x} a visit"
-        + ("" if method == "sgd" else ", %{customdata[1]:.3g} a person")
+        + (", %{customdata[1]:.3g} a person" if METHODS[method].private else "")
         + "<extra></extra>",
     )
 
@@ -119,13 +118,17 @@ def epoch_figure(frame: pd.DataFrame, column: str = "error") -> go.Figure:
     figure = go.Figure(layout=layout("Epoch (visits of each person)", title, height=320))
     for method, lines in frame.groupby("method", sort=False):
         method = str(method)
-        name = METHOD_TITLES[method]
+        name = METHODS[method].title
         figure.add_scatter(
             x=lines["epoch"],
             y=lines[column],
             name=name,
             mode="lines+markers",
-            line={"color": METHOD_COLOURS[method], "width": 2.2, "dash": "dash" if method == "sgd" else "solid"},
+            line={
+                "color": METHOD_COLOURS[method],
+                "width": 2.2,
+                "dash": "solid" if METHODS[method].private else "dash",
+            },
             hovertemplate=f"{name}: %{{y:.2f}} %<br>epoch %{{x}}<extra></extra>",
         )
     return figure.update_layout(yaxis_rangemode="tozero")
@@ -149,13 +152,13 @@ def reported_frame(data: str, loss: str = "hinge") -> pd.DataFrame:
 def table3_frame(results: Sequence[LocalResult], data: str) -> pd.DataFrame:
     """Table 3 beside ours, one row a loss and method; ours is cross-validated, at epsilon 1, if it was run."""
     rows = []
-    for loss, title in LOSS_TITLES.items():
+    for loss, title in LOSSES.titles.items():
         for number in reported_frame(data, loss).to_dict("records"):
             own = next(rows_of(LOCAL_RECIPES[f"prestige/{data}-{number['method']}-{loss}"], results), None)
             rows.append(
                 (
                     title,
-                    METHOD_TITLES[number["method"]],
+                    METHODS[number["method"]].title,
                     _plus_minus(number["error"], number["std"]),
                     _plus_minus(100 * own["mean_error"], 100 * own["std_error"]) if own else "not run",
                 )
@@ -191,7 +194,7 @@ def difference_frame(differences: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     return pd.DataFrame(
         [
             (
-                f"{METHOD_TITLES[row['first']]} − {METHOD_TITLES[row['second']]}",
+                f"{METHODS[row['first']].title} − {METHODS[row['second']].title}",
                 row["budget"],
                 f"{100 * row['mean']:+.2f}",
                 f"{100 * row['low']:+.2f} … {100 * row['high']:+.2f}",
@@ -214,7 +217,7 @@ def verdict(differences: Sequence[Mapping[str, Any]], first: str = "prestige") -
     worse = len(clear) - better
     gaps = [100 * row["mean"] for row in rows]
     return (
-        f"{METHOD_TITLES[first]} has a lower test error than {METHOD_TITLES[rows[0]['second']]} at {better} and a "
+        f"{METHODS[first].title} has a lower test error than {METHODS[rows[0]['second']].title} at {better} and a "
         f"higher one at {worse} of {len(rows)} budgets (paired t-test, p < 0.05); the mean difference is "
         f"{min(gaps):+.1f} to {max(gaps):+.1f} points."
     )

@@ -14,7 +14,9 @@ from dpviz.papers import LOCAL_RECIPES, RECIPES, TITLES, LocalRecipe, Reported, 
 from dpviz.papers.gains import signed
 from dpviz.papers.records import HEADLINES, Gain, headline
 from dpviz.privacy import Phase, epsilon_path
+from dpviz.privacy.local import METHODS as LOCAL_METHODS
 from dpviz.runs.experiments import Experiment, Measured, experiments, priced
+from dpviz.training.tables import METHODS
 from dpviz.views.axes import COLOURS, GREY, layout
 from dpviz.views.runs import epsilon_words
 
@@ -66,7 +68,9 @@ def _reported_row(number: Reported, place: str, measured: Measured | None) -> tu
     cut_short = measured is not None and measured.shortened and _whole_run(number)
     difference = math.nan if cut_short else ours - 100 * number.value
     spread = 100 * stdev(found) if len(found) > 1 else math.nan
-    labels_only = LABELS_ONLY if isinstance(recipe, LocalRecipe) and recipe.spec.method == "prestige" else ""
+    labels_only = (
+        LABELS_ONLY if isinstance(recipe, LocalRecipe) and LOCAL_METHODS[recipe.spec.method].flips_labels else ""
+    )
     note = "; ".join(filter(None, (number.note, _shortened(measured), labels_only)))
     return (
         TITLES[number.name],
@@ -129,7 +133,11 @@ def _values(number: Reported, measured: Measured | None) -> tuple[float, ...]:
     if _whole_run(number):
         return measured.values
     spec = measured.runs[0].spec
-    epochs = _epochs_within(spec.phases, spec.delta, number.epsilon or 0.0) if spec.method == "dp-sgd" else 0
+    epochs = (
+        _epochs_within(spec.phases, spec.delta, number.epsilon or 0.0)
+        if spec.private and not METHODS[spec.method].screened
+        else 0
+    )
     return tuple(run.epochs[epochs - 1].test_accuracy for run in measured.runs if 1 <= epochs <= len(run.epochs))
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import plotly.graph_objects as go
 
+from dpviz.privacy.local import METHODS
 from dpviz.training.local.prestige_reference import Visit
 from dpviz.training.local.spec import LocalSpec
 from dpviz.training.local.tabular import Tabular
@@ -50,7 +51,7 @@ def half_disc(direction: FloatArray) -> FloatArray:
 def describe(visit: Visit, spec: LocalSpec) -> str:
     """What happened at a visit, in a line."""
     answer = f"answers {visit.answered:+.0f}"
-    if spec.method in ("djw", "sgd"):
+    if not METHODS[spec.method].curriculum:
         return f"Epoch {visit.epoch}: the person is used"
     rule = f"z = {visit.z:.2f} {'≥' if visit.inside else '<'} D = {visit.threshold:.2f}"
     silent = "sends a fair coin" if visit.sent is not None else "silent"

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
+from dpviz.privacy.local import METHODS
 from dpviz.privacy.registry import InputError
 from dpviz.training.local.spec import TRUE, LocalSpec
 from dpviz.training.local.tabular import Tabular
@@ -113,7 +114,7 @@ class Lanes:
         self.lam, self.radius = column(lambda spec: spec.regularization), column(lambda spec: spec.radius)[:, 0]
         self.twice, self.lam_square, self.stride = 2 * self.lam, self.lam**2, self.radius / self.lam[:, 0]
         self.limit = self.radius**2
-        self.masked = column(lambda spec: spec.method == "masked").astype(bool)
+        self.masked = column(lambda spec: METHODS[spec.method].covers_silence).astype(bool)
         self.own_label = column(lambda spec: spec.gradient_label == TRUE).astype(bool)
         self.any_masked, self.any_own = bool(self.masked.any()), bool(self.own_label.any())
         self.threshold = np.zeros((len(specs), 1))

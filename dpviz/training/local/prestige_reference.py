@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dpviz.privacy.local import scale, toward_probability
+from dpviz.privacy.local import METHODS, scale, toward_probability
 from dpviz.training.local.linear import Draws
 from dpviz.training.local.spec import TRUE, LocalSpec
 from dpviz.training.local.tabular import Tabular
@@ -71,9 +71,9 @@ def _sent(spec: LocalSpec, gradient: FloatArray, inside: bool, coin: float, dire
 
     The answer for a zero gradient is a fair coin, whatever half-spheres it chooses from.
     """
-    if spec.method == "sgd":
+    if not spec.private:
         return gradient
-    if not inside and spec.method != "masked":
+    if not inside and not METHODS[spec.method].covers_silence:
         return None
     length = min(float(np.linalg.norm(gradient)), spec.bound) if inside else 0.0
     toward = coin < toward_probability(np.asarray(length), spec.bound, spec.gradient_epsilon)
@@ -83,7 +83,7 @@ def _sent(spec: LocalSpec, gradient: FloatArray, inside: bool, coin: float, dire
 
 def step_size(spec: LocalSpec, updates: int, dimension: int) -> float:
     """eta = R / (lambda B sqrt(t)); without privacy gradients have length L, not B."""
-    if spec.method == "sgd":
+    if not spec.private:
         return min(spec.radius / spec.bound / math.sqrt(updates), 1.0) / spec.regularization
     sent = scale(dimension, spec.gradient_epsilon, spec.bound)
     return spec.radius / (spec.regularization * sent * math.sqrt(updates))

@@ -14,52 +14,55 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
-from dpviz.privacy.local import METHOD_NAMES, LocalBudget, check_epsilon, flip_probability
+from dpviz.privacy.local import METHODS, LocalBudget, check_epsilon, flip_probability
 from dpviz.privacy.registry import Entry, InputError, Knob, Table
 
 FloatArray = npt.NDArray[np.float64]
 
-METHODS = Table(
-    "method",
-    Entry("prestige", "Private curriculum on a flipped label, then private sampling of the gradient (Alg. 1)."),
-    Entry("djw", "Private sampling of every gradient, all of epsilon spent on it (Duchi, Jordan & Wainwright)."),
-    Entry("masked", "dpviz's own: the curriculum without flips; people outside it answer for a zero gradient."),
-    Entry("sgd", "Plain stochastic gradient descent: no privacy."),
-)
-assert tuple(METHODS) == METHOD_NAMES
 
-LOSSES: Table[Entry] = Table("loss")
+@dataclass(frozen=True, kw_only=True)
+class LocalLoss(Entry):
+    """A loss of z = y (<w, x> + b). `build(z, **knobs)` is its slope, `steepest(**knobs)` the largest slope."""
+
+    steepest: Callable[..., float] = lambda: 1.0
 
 
-@LOSSES.register("hinge")
 def hinge(z: FloatArray) -> FloatArray:
-    """max(0, 1 - z): convex, not smooth. Slope -1 below 1, else 0."""
     return np.where(z < 1, -1.0, 0.0)
 
 
-@LOSSES.register("logistic")
 def logistic(z: FloatArray) -> FloatArray:
-    """log(1 + e^-z): convex and smooth. Slope -1 / (1 + e^z)."""
     return -expit(-z)
 
 
-@LOSSES.register("gompertz", c=Knob(2.0, 0.1, 10.0, "steepness"))
 def gompertz(z: FloatArray, c: float) -> FloatArray:
-    """exp(-e^(c z)): smooth, not convex, at most 1. Slope -c e^(c z - e^(c z)), steepest at z = 0 (Han et al. 2016)."""
     power = np.minimum(c * z, 50.0)
     return -c * np.exp(power - np.exp(power))
 
 
-@LOSSES.register("ramp", s=Knob(-1.0, -2.0, 0.0, "where the loss stops growing"))
 def ramp(z: FloatArray, s: float) -> FloatArray:
-    """min(1 - s, max(0, 1 - z)): neither smooth nor convex. Slope -1 between s and 1, else 0."""
     return np.where((z < 1) & (z > s), -1.0, 0.0)
 
 
-def steepest(loss: str, **knobs: float) -> float:
-    """The largest slope of a loss: its Lipschitz constant for rows of length 1."""
-    return knobs["c"] / math.e if loss == "gompertz" else 1.0
-
+LOSSES = Table(
+    "loss",
+    LocalLoss("hinge", "max(0, 1 - z): convex, not smooth. Slope -1 below 1, else 0.", build=hinge),
+    LocalLoss("logistic", "log(1 + e^-z): convex and smooth. Slope -1 / (1 + e^z).", build=logistic),
+    LocalLoss(
+        "gompertz",
+        "exp(-e^(c z)): smooth, not convex, at most 1. Slope -c e^(c z - e^(c z)), steepest at 0 (Han et al. 2016).",
+        {"c": Knob(2.0, 0.1, 10.0, "steepness")},
+        build=gompertz,
+        steepest=lambda c: c / math.e,
+    ),
+    LocalLoss(
+        "ramp",
+        "min(1 - s, max(0, 1 - z)): neither smooth nor convex. Slope -1 between s and 1, else 0.",
+        {"s": Knob(-1.0, -2.0, 0.0, "where the loss stops growing")},
+        build=ramp,
+        steepest=lambda s: 1.0,
+    ),
+)
 
 RANGES: dict[str, Knob] = {
     "batch_size": Knob(1, 1, 1000, "people an update; their private gradients are averaged"),
@@ -116,7 +119,7 @@ class LocalSpec:
     @property
     def bound(self) -> float:
         """L: gradients of the loss are within it; with the regulariser's pull they are clipped to it."""
-        return self.length * steepest(self.loss, **self.knobs)
+        return self.length * LOSSES[self.loss].steepest(**self.knobs)
 
     @property
     def slope(self) -> Callable[[FloatArray], FloatArray]:
@@ -128,20 +131,20 @@ class LocalSpec:
 
     @property
     def private(self) -> bool:
-        return self.method != "sgd"
+        return METHODS[self.method].private
 
     @property
     def gradient_epsilon(self) -> float:
         """epsilon_s of a visit; only PRESTIGE has to share its epsilon with the curriculum."""
-        return self.epsilon * (1 - self.share) if self.method == "prestige" else self.epsilon
+        return self.epsilon * (1 - self.share) if METHODS[self.method].flips_labels else self.epsilon
 
     @property
     def flip(self) -> float:
         """How often the answered label is wrong; only PRESTIGE asks for one."""
-        return flip_probability(self.epsilon * self.share) if self.method == "prestige" else 0.0
+        return flip_probability(self.epsilon * self.share) if METHODS[self.method].flips_labels else 0.0
 
     def threshold_at(self, epoch: int) -> float:
         """D_th in an epoch counted from 1: D - mu (sqrt(1) + ... + sqrt(epoch - 1)); none without a curriculum."""
-        if self.method in ("djw", "sgd"):
+        if not METHODS[self.method].curriculum:
             return -math.inf
         return self.threshold - self.mu * sum(math.sqrt(step) for step in range(1, epoch))

@@ -54,31 +54,18 @@ class Tabular:
         return int(self.train_rows.shape[1])
 
 
-TABULARS = Table(
-    "data",
-    Entry(
-        "mnist38",
-        "MNIST, 3 against 8: 11,982 training images of 784 pixels (comes with dpviz)",
-        title="MNIST 3 / 8",
-    ),
-    Entry("breast-cancer", "Wisconsin breast cancer: 569 biopsies, 30 measurements (comes with scikit-learn)"),
-    Entry(
-        "a7a",
-        "Adult census, LIBSVM's a7a: 16,100 people, 123 yes-or-no features (libsvm-adult/a7a, a7a.t)",
-        title="Adult (a7a)",
-    ),
-    Entry(
-        "diabetes130",
-        "Diabetes-130: readmission of hospital patients (diabetes130/diabetic_data.csv)",
-        title="Diabetes-130",
-    ),
-)
+@dataclass(frozen=True, kw_only=True)
+class TabularEntry(Entry):
+    """Two-class data. `build(data_dir)` loads it; it is there if `present(data_dir)`."""
+
+    present: Callable[[Path | None], bool] = lambda data_dir: True
 
 
 def load_tabular(name: str, data_dir: Path | None = None, label: str | None = None) -> Tabular:
     """A dataset by its name, or the CSV or LIBSVM file at that path."""
-    if name in LOADERS:
-        return LOADERS[name](data_dir)
+    if name in TABULARS:
+        data: Tabular = TABULARS[name].function(data_dir)
+        return data
     path = Path(name)
     if not path.suffix and not path.exists():
         TABULARS[name]
@@ -141,14 +128,11 @@ def picture_data(people: int = 48) -> Tabular:
 
 def available(data_dir: Path | None = None) -> tuple[str, ...]:
     """The datasets whose files are there."""
-    needed = {"a7a": ("libsvm-adult", "a7a.t"), "diabetes130": ("diabetes130", "diabetic_data.csv")}
+    return tuple(name for name, entry in TABULARS.items() if entry.present(data_dir))
 
-    def there(name: str) -> bool:
-        if name == "mnist38":
-            return find("mnist", data_dir) is not None
-        return name not in needed or any(place.joinpath(*needed[name]).is_file() for place in places(data_dir))
 
-    return tuple(name for name in TABULARS if there(name))
+def _has_file(data_dir: Path | None, *parts: str) -> bool:
+    return any(place.joinpath(*parts).is_file() for place in places(data_dir))
 
 
 def _file(data_dir: Path | None, *parts: str) -> Path:
@@ -223,12 +207,35 @@ def _diabetes_rows(records: Sequence[dict[str, str]]) -> FloatArray:
     return unit_rows(np.concatenate(columns, axis=1))
 
 
-LOADERS: dict[str, Callable[[Path | None], Tabular]] = {
-    "mnist38": _mnist38,
-    "breast-cancer": _breast_cancer,
-    "a7a": _a7a,
-    "diabetes130": _diabetes130,
-}
+TABULARS = Table(
+    "data",
+    TabularEntry(
+        "mnist38",
+        "MNIST, 3 against 8: 11,982 training images of 784 pixels (comes with dpviz)",
+        title="MNIST 3 / 8",
+        build=_mnist38,
+        present=lambda data_dir: find("mnist", data_dir) is not None,
+    ),
+    TabularEntry(
+        "breast-cancer",
+        "Wisconsin breast cancer: 569 biopsies, 30 measurements (comes with scikit-learn)",
+        build=_breast_cancer,
+    ),
+    TabularEntry(
+        "a7a",
+        "Adult census, LIBSVM's a7a: 16,100 people, 123 yes-or-no features (libsvm-adult/a7a, a7a.t)",
+        title="Adult (a7a)",
+        build=_a7a,
+        present=lambda data_dir: _has_file(data_dir, "libsvm-adult", "a7a.t"),
+    ),
+    TabularEntry(
+        "diabetes130",
+        "Diabetes-130: readmission of hospital patients (diabetes130/diabetic_data.csv)",
+        title="Diabetes-130",
+        build=_diabetes130,
+        present=lambda data_dir: _has_file(data_dir, "diabetes130", "diabetic_data.csv"),
+    ),
+)
 
 
 # --- files that people bring --------------------------------------------------------------------------------------

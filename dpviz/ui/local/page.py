@@ -12,14 +12,14 @@ from typing import Any
 import streamlit as st
 
 from dpviz.papers import LOCAL_RECIPES, PAPERS
-from dpviz.privacy.local import local_guarantee, scale
+from dpviz.privacy.local import METHODS, local_guarantee, scale
 from dpviz.privacy.registry import InputError
 from dpviz.runs.local_results import LocalResult
 from dpviz.training.limits import LIMITS, read_only
 from dpviz.training.local.experiments import BUDGETS, specs_for
 from dpviz.training.local.parsing import LABEL_NAMES, csv_header
 from dpviz.training.local.prestige_reference import walk
-from dpviz.training.local.spec import ANSWERED, LOSSES, METHODS, RANGES, TRUE, LocalSpec
+from dpviz.training.local.spec import ANSWERED, LOSSES, RANGES, TRUE, LocalSpec
 from dpviz.training.local.tabular import TABULARS, Tabular, available, load_tabular, picture_data, read_upload
 from dpviz.ui.common.cards import guarantee_card, input_error
 from dpviz.ui.common.downloads import download_buttons
@@ -29,8 +29,6 @@ from dpviz.ui.common.image_buttons import image_buttons
 from dpviz.ui.common.runs import cached_local, show_warnings
 from dpviz.ui.local.job import Job
 from dpviz.views.local import (
-    LOSS_TITLES,
-    METHOD_TITLES,
     batch_rows,
     difference_frame,
     epoch_figure,
@@ -85,9 +83,9 @@ def settings() -> LocalSpec:
     left, right = st.columns(2)
     method = left.selectbox(
         "Method in the picture",
-        [name for name in METHODS if name != "sgd"],
-        format_func=METHOD_TITLES.__getitem__,
-        help="  \n".join(f"**{METHOD_TITLES[name]}**: {METHODS[name].help}" for name in METHODS),
+        [name for name, method in METHODS.items() if method.private],
+        format_func=METHODS.titles.__getitem__,
+        help="  \n".join(f"**{METHODS[name].title}**: {METHODS[name].help}" for name in METHODS),
         **key("method"),
     )
     epsilon = right.number_input("ε of one visit", 0.01, 20.0, 1.0, 0.1, format="%.3g", **key("epsilon"))
@@ -104,8 +102,8 @@ def settings() -> LocalSpec:
     loss = left.selectbox(
         "Loss",
         list(LOSSES),
-        format_func=LOSS_TITLES.__getitem__,
-        help="  \n".join(f"**{LOSS_TITLES[name]}**: {LOSSES[name].help}" for name in LOSSES),
+        format_func=LOSSES.titles.__getitem__,
+        help="  \n".join(f"**{LOSSES[name].title}**: {LOSSES[name].help}" for name in LOSSES),
         **key("loss"),
     )
     batch = right.segmented_control("Batch size", [1, 5, 10], default=1, required=True, **key("batch"))
@@ -140,7 +138,7 @@ def _more(loss: str) -> dict[str, Any]:
                 title, knob.low, knob.high, float(knob.default), help=knob.help, format="%.4g", **key(name)
             )
     for name, knob in LOSSES[loss].knobs.items():
-        title, first = f"{LOSS_TITLES[loss]}: {name}", float(knob.default)
+        title, first = f"{LOSSES[loss].title}: {name}", float(knob.default)
         values["loss_knob"] = left.number_input(
             title, knob.low, knob.high, first, help=knob.help, **key(f"{loss}.{name}")
         )
@@ -203,10 +201,10 @@ def picture(spec: LocalSpec) -> None:
 
 
 def card(spec: LocalSpec, people: int) -> None:
-    what = "labels only" if spec.method == "prestige" else "whole records"
+    what = "labels only" if METHODS[spec.method].flips_labels else "whole records"
     guarantee_card(
         local_guarantee(spec.method, spec.budget(people)),
-        title=f"{METHOD_TITLES[spec.method]}, {what}: one visit (claimed) and all {spec.epochs} of a person (sound)",
+        title=f"{METHODS[spec.method].title}, {what}: one visit (claimed) and all {spec.epochs} of a person (sound)",
     )
 
 
@@ -282,7 +280,7 @@ def launch(spec: LocalSpec, data: Tabular | None) -> None:
         list(METHODS),
         default=["prestige", "djw", "sgd"],
         selection_mode="multi",
-        format_func=METHOD_TITLES.__getitem__,
+        format_func=METHODS.titles.__getitem__,
         **key("methods"),
     )
     repeats = st.slider("Repeats", 2, 20, 5, help="The paper has 20.", **key("repeats"))
@@ -345,7 +343,7 @@ def results(spec: LocalSpec | None, data: Tabular | None) -> None:
 def _title(result: LocalResult) -> str:
     """A result by what sets it apart: loss, batch size, how lambda was found, and what differs from the paper."""
     row, usual = result.rows[0], LocalSpec()
-    words = [f"{LOSS_TITLES[row['loss']]} loss", f"batch {row['batch_size']}"]
+    words = [f"{LOSSES[row['loss'].title]} loss", f"batch {row['batch_size']}"]
     words += ["λ by cross-validation" if result.settings.get("cross_validated") else f"λ = {row['regularization']:g}"]
     words += [f"gradients with {GRADIENT_LABELS[TRUE]}"] if row.get("gradient_label") == TRUE else []
     changed = {name: result.settings.get(name) for name in ("share", "threshold", "mu")}

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpviz.privacy.local import scale
+from dpviz.privacy.local import METHODS, scale
 from dpviz.privacy.registry import InputError
 from dpviz.training.local import linear
 from dpviz.training.local.experiments import choose_lambda, differences, run_trials, specs_for
 from dpviz.training.local.linear import Draws, train
 from dpviz.training.local.prestige_reference import walk
-from dpviz.training.local.spec import ANSWERED, LOSSES, METHODS, TRUE, LocalSpec, steepest
+from dpviz.training.local.spec import ANSWERED, LOSSES, TRUE, LocalSpec
 from dpviz.training.local.tabular import Tabular, load_tabular, unit_rows
 
 VALUES = {
@@ -54,7 +54,7 @@ def test_losses_take_their_knob_and_refuse_a_wrong_one():
     assert LocalSpec(loss="gompertz", loss_knob=4.0).bound == pytest.approx(20.0 * 4 / math.e)
     assert LocalSpec(loss="ramp", loss_knob=-2.0).slope(np.array([-1.5])) == -1
     assert LocalSpec(loss="ramp", loss_knob=-1.0).slope(np.array([-1.5])) == 0
-    assert steepest("hinge") == 1.0
+    assert LOSSES["hinge"].steepest() == 1.0
     with pytest.raises(InputError, match="from -2 to 0"):
         LocalSpec(loss="ramp", loss_knob=0.5)
     with pytest.raises(InputError, match="no knob"):
