@@ -12,9 +12,9 @@ app: .venv/runtime
 test: .venv/dev
 	DPVIZ_CHROMIUM="$$(sh tests/find-chromium)" $(BIN)/python -m pytest -n 2 --dist loadfile
 
-# Slow: servers killed, doubled and pestered in a real browser (some minutes), after the quick faults.
+# What `make test` leaves out: servers and cluster nodes killed, doubled and pestered, in a real browser (some minutes).
 test-faults: .venv/dev
-	DPVIZ_CHROMIUM="$$(sh tests/find-chromium)" $(BIN)/python -m pytest tests/faults tests/runs -m "faults or not faults"
+	DPVIZ_CHROMIUM="$$(sh tests/find-chromium)" $(BIN)/python -m pytest -m faults
 
 # Slow: 10,000 random inputs to every parser and accountant, new ones each time.
 fuzz: .venv/dev

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -123,7 +124,7 @@ def test_train_starts_from_a_recipe_or_a_spec():
         (({"epochs": 2},), {"epochs": 3}, "epochs is set twice"),
         ((DEFAULT,), {"recipe": "losing-less/mnist-ce-t-cnn"}, "either a RunSpec or a recipe"),
         ((), {"recipe": "no/such"}, "unknown recipe 'no/such'"),
-        ((), {"device": "abacus"}, "unknown device 'abacus'"),
+        ((), {"device": "abacus"}, "device must be one of"),
         ((), {"data_dir": "/no/such/folder"}, "data_dir must be a folder"),
     ],
 )
@@ -142,7 +143,8 @@ def test_a_run_that_fails_raises_its_reason(tmp_path):
 
 def test_ctrl_c_stops_the_run_with_a_checkpoint_and_lets_go_of_it(tmp_path):
     def press(record):
-        signal.raise_signal(signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(1)  # the main thread, which waits, gets it
 
     before = signal.getsignal(signal.SIGINT)
     store = Store(tmp_path)

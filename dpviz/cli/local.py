@@ -97,7 +97,7 @@ def _bar(what: str) -> Callable[[float], None]:
 
 
 def _text(data: Tabular, trials: tuple[Trial, ...], pairs: list[Difference]) -> str:
-    heads = ("method", "epsilon a visit", "test error", "std", "averaged weights", "lambda", "epsilon a person")
+    heads = ("method", "epsilon per visit", "test error", "std", "averaged weights", "lambda", "epsilon per person")
     rows = [
         (
             trial.spec.method,
@@ -118,7 +118,7 @@ def _text(data: Tabular, trials: tuple[Trial, ...], pairs: list[Difference]) -> 
         table(heads, rows),
     ]
     if pairs:
-        heads = ("difference", "epsilon a visit", "mean", "95 % from", "to", "p", "first is better")
+        heads = ("difference", "epsilon per visit", "mean", "95 % from", "to", "p", "first is better")
         shown = [
             (
                 f"{pair.first} - {pair.second}",
@@ -133,7 +133,7 @@ def _text(data: Tabular, trials: tuple[Trial, ...], pairs: list[Difference]) -> 
         ]
         parts.append(table(heads, shown))
     if any(trial.spec.method == "prestige" for trial in trials):
-        parts.append("epsilon a person of prestige covers the label only: who falls silent shows the features")
+        parts.append("epsilon per person of prestige covers the label only: who falls silent shows the features")
     return "\n\n".join(parts)
 
 

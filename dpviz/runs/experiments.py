@@ -21,7 +21,7 @@ from dpviz.training.spec import RunSpec
 
 @dataclass(frozen=True)
 class Measured:
-    """Where an experiment ended, one value a seed: test accuracies or, under local privacy, errors, as fractions.
+    """Where an experiment ended, one value per seed: test accuracies or, under local privacy, errors, as fractions.
 
     `epochs` are those of the shortest run. Trials under local privacy are no runs.
     """
@@ -78,7 +78,7 @@ def measured(
 
     Results under local privacy also vary settings that the papers fix; those that match no recipe stand for themselves.
     """
-    found: dict[str, list[Run]] = {}
+    by_recipe: dict[str, list[Run]] = {}
     warnings = []
     for item in cached:
         name = f"{item.paper}/{item.experiment}"
@@ -87,8 +87,8 @@ def measured(
         elif not same(item.run.spec, dataclasses.replace(RECIPES[name].spec, seed=item.seed)):
             warnings.append(f"skipped: {name}/{item.seed} was made with other settings than the recipe's")
         else:
-            found.setdefault(name, []).append(item.run)
-    ordered = {name: sorted(runs, key=lambda run: run.spec.seed) for name, runs in found.items()}
+            by_recipe.setdefault(name, []).append(item.run)
+    ordered = {name: sorted(runs, key=lambda run: run.spec.seed) for name, runs in by_recipe.items()}
     results = {name: Measured.of_runs(runs) for name, runs in ordered.items()}
     return results | _measured_locally(tuple(local)), tuple(warnings)
 
@@ -110,11 +110,11 @@ def findings(claims: Iterable[Claim], results: Mapping[str, Measured]) -> list[t
 
 
 def _curves(results: Mapping[str, Measured], statuses: tuple[str, ...]) -> Curves:
-    found = {
+    curves = {
         name: {run.spec.seed: run.epochs for run in result.runs if run.status in statuses}
         for name, result in results.items()
     }
-    return {name: runs for name, runs in found.items() if runs}
+    return {name: runs for name, runs in curves.items() if runs}
 
 
 def experiments(results: Mapping[str, Measured], paper: str | None = None) -> tuple[Experiment, ...]:

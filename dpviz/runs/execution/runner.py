@@ -19,6 +19,7 @@ from dpviz.runs.store.store import Store
 from dpviz.training.spec import RunSpec
 
 AHEAD = 4  # runs that are handed over beyond those that have room, so that no worker waits for the next
+BREATH = 0.2  # seconds; Ctrl-C that another thread receives does not wake a thread that waits without end
 AUTO = RunOptions()
 
 
@@ -125,6 +126,8 @@ class Runner(ABC):
     def wait(self, run_id: str, timeout: float | None = None) -> bool:
         """Block until a run of this runner has ended; False if it takes longer than `timeout` seconds."""
         job = self._jobs.get(run_id)
+        while job is not None and timeout is None and not job.ended.wait(BREATH):
+            pass
         return job is None or job.ended.wait(timeout)
 
     def close(self) -> None:

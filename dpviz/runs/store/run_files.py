@@ -1,7 +1,7 @@
 """The files of one run, read and written: the format that a person's own runs and the cached ones share.
 
 spec.json       written once
-epochs.jsonl    append only, one epoch a line; a torn last line is dropped, anything else that is broken is an error
+epochs.jsonl    append only, one epoch per line; a torn last line is dropped, anything else that is broken is an error
 status.json     replaced atomically; carries the labels and last numbers that a list shows, and what the run had spent
                 when it last ended; one without "spent" was written before that was recorded
 title.json      replaced atomically; a file of its own, so that renaming never races with a run that goes on
@@ -172,10 +172,10 @@ def read_summary(folder: str) -> Summary:
 
 def _stamp(path: str) -> tuple[int, ...]:
     try:
-        found = os.stat(path)
+        file = os.stat(path)
     except OSError:
         return ()
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return file.st_ino, file.st_mtime_ns, file.st_size
 
 
 @lru_cache(maxsize=10_000)

@@ -113,8 +113,8 @@ def _price(
     spec: RunSpec, phases: tuple[Phase, ...], accepted: tuple[int, ...] | None
 ) -> tuple[float | None, float | None]:
     rule = rule_of(spec.method, spec.curriculum)
-    found = steps_guarantee(spec.method, spec.curriculum, phases, spec.delta, accepted=accepted) if phases else None
-    claimed, sound = found.uppers if found else (None, None)
+    price = steps_guarantee(spec.method, spec.curriculum, phases, spec.delta, accepted=accepted) if phases else None
+    claimed, sound = price.uppers if price else (None, None)
     return _upper(rule.claimed, claimed), _upper(rule.sound, sound)
 
 

@@ -1,4 +1,4 @@
-"""The store: one folder a run, JSON only. Any number of processes may share it.
+"""The store: one folder per run, JSON only. Any number of processes may share it.
 
 Every process reads. A run is written only by the store that holds its lock, from `create` or `claim` until `release`;
 the system frees the lock of a process that dies, and a live status without a lock reads as *interrupted*.
@@ -188,13 +188,13 @@ class Store:
         """Every run's summary, oldest first; what cannot be read is skipped with a warning."""
         try:
             with os.scandir(self.folder) as entries:
-                found = sorted((entry for entry in entries if not entry.name.startswith(".")), key=lambda e: e.name)
+                folders = sorted((entry for entry in entries if not entry.name.startswith(".")), key=lambda e: e.name)
         except FileNotFoundError:
             return Listing((), ())
         except OSError as error:
             return Listing((), (f"the runs folder cannot be read: {files.reason(error)}",))
         runs, warnings = [], []
-        for entry in found:
+        for entry in folders:
             try:
                 if not entry.is_dir():
                     continue
@@ -253,11 +253,11 @@ class Store:
         except InputError:
             return False
 
-    def _lock(self, run_id: str, deed: str) -> Lock:
+    def _lock(self, run_id: str, action: str) -> Lock:
         try:
             return Lock(self._folder(run_id) / files.LOCK)
         except InputError as error:
-            raise InputError(f"run {run_id} cannot be {deed}: {error}") from None
+            raise InputError(f"run {run_id} cannot be {action}: {error}") from None
 
     def _held(self, run_id: str) -> Work:
         if run_id not in self._work:

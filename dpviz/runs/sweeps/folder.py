@@ -134,10 +134,10 @@ def _append(path: Path, data: Any) -> None:
 def _lines(path: Path, read: Callable[[Any], Any]) -> tuple[Any, ...] | None:
     """What the lines of a file say; None if there is no file."""
     try:
-        found = path.stat()
+        file = path.stat()
     except FileNotFoundError:
         return None
-    return _read_lines(path, read, found.st_mtime_ns, found.st_size)
+    return _read_lines(path, read, file.st_mtime_ns, file.st_size)
 
 
 @functools.lru_cache(maxsize=128)
@@ -147,13 +147,13 @@ def _read_lines(path: Path, read: Callable[[Any], Any], changed: int, size: int)
         lines = files.read_bytes(path).split(b"\n")[:-1]
     except OSError as error:
         raise InputError(f"{files.shown(path)} cannot be read: {files.reason(error)}") from None
-    found = []
+    content = []
     for number, line in enumerate(lines, start=1):
         try:
-            found.append(read(files.DECODER.decode(line.decode())))
+            content.append(read(files.DECODER.decode(line.decode())))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise InputError(f"{files.shown(path)}, line {number} is damaged: {error}") from None
-    return tuple(found)
+    return tuple(content)
 
 
 def _candidate(data: Any) -> Candidate:
@@ -176,8 +176,8 @@ def sweep_ids(store: Store) -> tuple[str, ...]:
         folders = [path for path in sweeps_of(store).iterdir() if SWEEP_ID.fullmatch(path.name)]
     except OSError:
         return ()
-    found = [path for path in folders if (path / SWEEP).is_file()]
-    return tuple(path.name for path in sorted(found, key=_made, reverse=True))
+    sweeps = [path for path in folders if (path / SWEEP).is_file()]
+    return tuple(path.name for path in sorted(sweeps, key=_made, reverse=True))
 
 
 def _made(path: Path) -> float:

@@ -15,14 +15,17 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
+from benchmarks.scale import STORE_BYTES
 from dpviz.privacy import InputError
 from dpviz.runs import QueueRunner, Store
+from dpviz.runs.execution.job import RunOptions
 from dpviz.runs.execution.ray_runner import RayRunner, connect, needs, refuse_unless_answering, slots
 from dpviz.runs.execution.runners import ray_address
 from dpviz.runs.sweeps.driver import SweepDriver, sweep_drivers
 from dpviz.runs.sweeps.folder import sweep_ids
 from dpviz.runs.sweeps.result import result
 from dpviz.runs.sweeps.spec import Sweep
+from dpviz.training.checkpoint import from_bytes
 from tests.runs.conftest import ROOT, small_spec
 from tests.ui.train.test_sweep_panel import type_values, vary
 from tests.ui.train.test_train_page import WAIT, button, fill_in_quick_logistic, open_page
@@ -40,6 +43,13 @@ pytestmark = RAY_WARNINGS
 @pytest.fixture
 def store(ray_runner):
     return ray_runner.store
+
+
+def until(condition, seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.05)
 
 
 def curves(store: Store) -> dict:
@@ -111,6 +121,52 @@ def test_what_a_killed_worker_may_have_spent_is_charged_and_a_secure_run_pays_fo
     assert run.status == "done"
     assert (len(run.spent.redone), run.spent.at_most) == ((1, True) if secure else (0, False))
     assert (run.spent.epsilon_sound > run.epochs[-1].epsilon_sound) == secure
+
+
+def test_a_head_without_a_gpu_sends_a_run_to_the_node_that_has_one_and_only_that_node_may_refuse(raylets, ray_runner):
+    """The node only says that it has a GPU, so its worker finds none."""
+    import ray
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("this machine has CUDA")
+    with pytest.raises(InputError, match="no node of the cluster has a CUDA device"):
+        ray_runner.start(small_spec(), options=RunOptions(device="cuda"))
+    node = raylets.add_node(num_cpus=1, num_gpus=1, object_store_memory=STORE_BYTES)
+    try:
+        until(lambda: ray.cluster_resources().get("GPU", 0) == 1)
+        assert ray_runner.slots("cuda") == 1
+        run_id = ray_runner.start(small_spec(), options=RunOptions(device="cuda"))
+        assert ray_runner.wait(run_id, 90)
+    finally:
+        raylets.remove_node(node)
+        until(lambda: "GPU" not in ray.cluster_resources())
+    run = ray_runner.store.get(run_id)
+    assert (run.status, run.error) == ("failed", "this machine has no cuda device; choose auto or cpu")
+
+
+ENDING = """
+import sys, time
+from conftest import small_spec
+from dpviz.runs import Store, server_runner
+
+store = Store(sys.argv[1])
+run_id = server_runner(store, sys.argv[2]).start(small_spec(epochs=5000))
+while not store.get(run_id).epochs:
+    time.sleep(0.05)
+print(run_id)
+"""
+
+
+@pytest.mark.parametrize("where", ["queue", "ray"])
+def test_the_runner_of_a_server_that_ends_is_closed_and_leaves_no_step_unrecorded(where, request, tmp_path, python):
+    store = Store(tmp_path / "runs")
+    process = python(ENDING, store.folder, request.getfixturevalue("address") if where == "ray" else "")
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    run = store.get(out.split()[-1])
+    steps = sum(phase[2] for phase in from_bytes(store.read_checkpoint(run.id))["trainer"]["spent"])
+    assert (run.status, run.spent.steps, run.spent.at_most) == ("interrupted", steps, False)
 
 
 def test_a_cluster_that_is_not_there_or_not_meant_is_refused_in_a_sentence():
