@@ -6,7 +6,6 @@ import queue
 import threading
 from collections.abc import Callable
 
-from dpviz.privacy.registry import InputError
 from dpviz.runs.execution.job import Ended, Job, OnEpoch, OnProgress, RunOptions, assignment_of, ended_by, finish
 from dpviz.runs.execution.provenance import cores
 from dpviz.runs.execution.runner import Runner
@@ -14,7 +13,7 @@ from dpviz.runs.execution.work import work
 from dpviz.runs.store.store import Store
 from dpviz.training.limits import LIMITS
 
-SAVING = 5.0  # seconds that a run is given for its last checkpoint when the process ends
+SAVING = 20.0  # seconds that a run is given for its last checkpoint when the process ends
 
 
 class QueueRunner(Runner):
@@ -73,7 +72,7 @@ class QueueRunner(Runner):
                 from dpviz.training.engine import pick_device
 
                 device = pick_device(job.options.device)
-            except (InputError, ImportError, RuntimeError) as error:
+            except Exception as error:  # whatever it was: the runs behind this one must not wait for ever
                 with self._guard:
                     if self._jobs.pop(job.run_id, None):
                         finish(self.store, job, Ended("failed", str(error)))

@@ -331,6 +331,25 @@ def test_a_device_that_is_not_there_fails_the_run_with_words(store, runner, spec
     assert "no cuda device" in store.get(run_id).error
 
 
+def test_a_device_that_fails_as_nobody_foresaw_fails_its_run_and_not_those_behind_it(store, runner, spec, monkeypatch):
+    from dpviz.training import engine
+
+    pick_device = engine.pick_device
+
+    def odd(name: str) -> str:
+        if name == "mps":
+            raise TypeError("a driver of another age")
+        return pick_device(name)
+
+    monkeypatch.setattr(engine, "pick_device", odd)
+    first = runner.start(spec(), options=RunOptions(device="mps"))
+    second = runner.start(spec(epochs=1))
+    assert runner.wait(first, 60)
+    assert runner.wait(second, 60)
+    assert (store.get(first).status, store.get(first).error) == ("failed", "a driver of another age")
+    assert store.get(second).status == "done"
+
+
 def test_a_server_that_shuts_down_leaves_interrupted_runs_with_a_checkpoint(store, spec):
     runner = QueueRunner(store)
     first, second = runner.start_all(with_seeds(spec(epochs=10_000), (0, 1)))
