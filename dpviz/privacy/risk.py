@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 from scipy.special import ndtr
 
-from dpviz.privacy.accountants import is_amplified, renyi_delta, unnoticed
+from dpviz.privacy.accountants import exposure, is_amplified, renyi_delta
 from dpviz.privacy.assumptions import Assumptions, Named, assumed
 from dpviz.privacy.gaussian import composed_mu, log_delta, visits
 from dpviz.privacy.pld.composition import Contradiction
@@ -120,9 +120,9 @@ def risk(ledger: Phases, assumptions: Assumptions | None = None, **named: Unpack
     """
     assumptions, ledger = assumed(assumptions, named), Ledger(ledger)
     adjacency, tight = assumptions.priced_as, assumptions.accountant == "pld"
-    missed = unnoticed(ledger, assumptions)
-    if missed is not None:
-        lower = from_attacks(np.zeros(1), np.array([1 - missed])) if missed else EVERYTHING
+    exposed = exposure(ledger, assumptions)
+    if exposed:
+        lower = from_attacks(np.zeros(1), np.array([exposed])) if exposed < 1 else EVERYTHING
         return Risk(lower if tight else NOTHING, EVERYTHING, assumptions)
     if not is_amplified(ledger, assumptions) and tight:
         mu = composed_mu(visits(ledger), adjacency)

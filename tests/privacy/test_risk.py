@@ -1,5 +1,6 @@
 """What a ledger reveals about one person: closed forms, published numbers, properties, and calibration to a risk."""
 
+import importlib
 import math
 import time
 
@@ -28,6 +29,7 @@ from dpviz.privacy.trade_off import TradeOff, from_attacks, from_guarantees
 from tests.privacy.ledgers import KINDS, random_ledger
 from tests.privacy.test_random_ledgers import COUNT
 
+risk_module = importlib.import_module("dpviz.privacy.risk")  # the function hides it in its package
 FPRS = (1e-6, 1e-3, 0.05, 0.3, 0.5, 0.8, 1.0)
 BOTH = ("upper", "lower")
 LEDGER = [(1.1, 0.01, 2000)]
@@ -170,7 +172,7 @@ def test_where_there_is_no_band_the_rdp_bound_answers_and_says_so(monkeypatch) -
     def refuse(*_: object) -> None:
         raise Contradiction("its lower and upper bounds contradict each other")
 
-    monkeypatch.setattr("dpviz.privacy.risk.loss_curves", refuse)
+    monkeypatch.setattr(risk_module, "loss_curves", refuse)
     found = risk(LEDGER)
     assert found.fallback == "RDP upper bound, because its lower and upper bounds contradict each other"
     for fpr in (1e-4, 0.01, 0.3):
@@ -180,7 +182,7 @@ def test_where_there_is_no_band_the_rdp_bound_answers_and_says_so(monkeypatch) -
 
 def test_bounds_that_contradict_each_other_are_not_shown(monkeypatch) -> None:
     real = curves.loss_curves
-    monkeypatch.setattr("dpviz.privacy.risk.loss_curves", lambda *a: _with_better_attacks(real(*a)))
+    monkeypatch.setattr(risk_module, "loss_curves", lambda *a: _with_better_attacks(real(*a)))
     assert "contradict" in str(risk(LEDGER).fallback)
 
 
