@@ -1,4 +1,4 @@
-"""Pricing a schedule: dpviz beside Opacus (PRV, RDP) and dp_accounting (PLD). Medians of several runs, in seconds.
+"""Pricing a schedule: dpviz beside Opacus (PRV, RDP), dp_accounting (PLD) and riskcal. Medians, in seconds.
 
 Every dpviz figure includes both bounds in both directions. `cold` empties all caches first; `warm-100` moves one epoch
 of a schedule that was priced before, which is what a hand on the curve does.
@@ -9,22 +9,64 @@ from __future__ import annotations
 import statistics
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from dpviz.privacy import Ledger, epoch_phases, epsilon
+from dpviz.privacy import Ledger, Phase, Risk, epoch_phases, epsilon, risk
 from dpviz.privacy import rdp as renyi
+from dpviz.privacy.pld import loss_curves
 from dpviz.privacy.pld import spectra as loss_rows
 
-SAMPLE_RATE, STEPS, DELTA = 0.01, 100, 1e-5
+SAMPLE_RATE, STEPS, DELTA, FPR = 0.01, 100, 1e-5, 0.001
 
 
 def rows() -> list[dict[str, Any]]:
-    """cold-20, cold-100 and warm-100; the band's width is printed beside the speed."""
+    """cold-20, cold-100 and warm-100, with the band's width beside the speed, and the risk of 20 epochs."""
     _prepare_peers()
-    return [_row("cold-20", 20, warm=False), _row("cold-100", 100, warm=False), _row("warm-100", 100, warm=True)]
+    return [
+        _row("cold-20", 20, warm=False),
+        _row("cold-100", 100, warm=False),
+        _row("warm-100", 100, warm=True),
+        _risk_row("risk-20", 20),
+    ]
+
+
+def _risk_row(case: str, epochs: int) -> dict[str, Any]:
+    """TPR at FPR 0.001, advantage and the whole curve; riskcal on the interval that our own grid has."""
+    phases = epoch_phases(np.linspace(5.0, 1.0, epochs), SAMPLE_RATE)
+    found = risk(phases)
+    interval = loss_curves.good_grid(loss_curves.merged(Ledger(phases)), "add-remove").interval
+
+    def cold() -> Risk:
+        loss_rows.clear()
+        renyi.ROWS.clear()
+        loss_curves.clear()
+        return risk(phases)
+
+    lower, upper = found.tpr(FPR)
+    return {
+        "case": case,
+        "dpviz": _median(lambda: _timed(cold), 9),
+        "riskcal": _median(lambda: _timed(lambda: _riskcal(phases, interval)), 3),
+        "band_lower": lower,
+        "band_upper": upper,
+        "band_width_percent": 100 * (upper - lower) / upper,
+    }
+
+
+def _riskcal(phases: Sequence[Phase], interval: float) -> float:
+    from dp_accounting.pld import privacy_loss_distribution
+    from riskcal import analysis
+
+    total = None
+    for phase in phases:
+        step = privacy_loss_distribution.from_gaussian_mechanism(
+            phase.noise_multiplier, sampling_prob=phase.sample_rate, value_discretization_interval=interval
+        ).self_compose(phase.steps)
+        total = total.compose(step) if total else step
+    return float(analysis.get_advantage_from_pld(total)) + float(analysis.get_beta_from_pld(total, FPR))
 
 
 def _row(case: str, epochs: int, warm: bool) -> dict[str, Any]:
@@ -75,8 +117,9 @@ def _prepare_peers() -> None:
     """Import the peers before any clock runs."""
     import dp_accounting.pld
     import opacus.accountants
+    import riskcal
 
-    _ = (dp_accounting.pld, opacus.accountants)
+    _ = (dp_accounting.pld, opacus.accountants, riskcal)
 
 
 def _opacus(kind: str, sigmas: np.ndarray) -> float:

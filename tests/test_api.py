@@ -35,8 +35,8 @@ def python(*arguments: str, folder: Path) -> subprocess.CompletedProcess:
 
 
 def test_every_public_name_is_there_and_dir_lists_it():
-    wanted = """epsilon epsilon_path delta calibrate matching_constant Schedule Ledger Phase Epsilon guarantee train
-        load_runs Sweep sweep InputError __version__"""
+    wanted = """epsilon epsilon_path delta risk Risk Target calibrate matching_constant Schedule Ledger Phase Epsilon
+        guarantee train load_runs Sweep sweep InputError __version__"""
     assert set(wanted.split()) <= set(dpviz.__all__) <= set(dir(dpviz))
     assert all(getattr(dpviz, name) is not None for name in dpviz.__all__)
 
@@ -58,7 +58,7 @@ def test_an_unknown_name_is_an_attribute_error_and_a_room_still_imports():
     ("code", "loaded"),
     [
         ("", set()),
-        ("dpviz.epsilon; dpviz.Schedule; dpviz.guarantee", {"numpy", "scipy"}),
+        ("dpviz.epsilon; dpviz.Schedule; dpviz.guarantee; dpviz.risk", {"numpy", "scipy"}),
         ("dpviz.train; dpviz.sweep; dpviz.Run", {"numpy", "scipy"}),
         ("dpviz.load_runs", {"numpy", "scipy", "pandas"}),
     ],

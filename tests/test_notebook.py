@@ -55,6 +55,12 @@ def test_an_epsilon_shows_its_band_rounded_outwards_and_its_kind():
     assert "∞" in shown(dpviz.Epsilon(np.inf, np.inf, 1e-5, "pld")).text
 
 
+def test_a_risk_shows_what_is_found_and_what_it_rests_on():
+    text = shown(dpviz.risk([(1.1, 0.01, 2000)])).text
+    for words in ("at 0.1 % false alarms", "0.515–0.516 %", "advantage", "μ = 0.5615", "certified", "removing one"):
+        assert words in text
+
+
 def test_a_guarantee_shows_both_epsilons_and_what_they_rest_on():
     phases = dpviz.epoch_phases([2.0, 1.0], 0.01)
     found = dpviz.guarantee("screening", "none", phases, 1e-5, accepted=[10, 10])

@@ -73,9 +73,9 @@ def delta(ledger: Phases, epsilon: float, assumptions: Assumptions | None = None
     assumptions = assumed(assumptions, named)
     accountant, adjacency = ACCOUNTANTS[assumptions.accountant], assumptions.priced_as
     ledger = Ledger(ledger)
-    missed = unnoticed(ledger, assumptions)
-    if missed is not None:
-        return Delta(1 - missed if accountant.certified else 0.0, 1.0, epsilon, accountant.name)
+    exposed = exposure(ledger, assumptions)
+    if exposed:
+        return Delta(exposed if accountant.certified else 0.0, 1.0, epsilon, accountant.name)
     if is_amplified(ledger, assumptions):
         bounds = accountant.sampled_delta(ledger, epsilon, adjacency)
     else:
@@ -84,13 +84,13 @@ def delta(ledger: Phases, epsilon: float, assumptions: Assumptions | None = None
     return Delta(lower, upper, epsilon, accountant.name, fallback)
 
 
-def unnoticed(ledger: Ledger, assumptions: Assumptions) -> float | None:
-    """How likely an example is in no step without noise; in one it is known for sure. None: every step has noise."""
+def exposure(ledger: Ledger, assumptions: Assumptions) -> float:
+    """How likely an example is in a step without noise, where it is known for sure; 0 if every step has noise."""
     spoilt = [phase for phase in ledger.phases if phase.noise_multiplier == 0]
-    if not spoilt:
-        return None
     sampled = is_amplified(ledger, assumptions)
-    return math.prod((1 - phase.sample_rate if sampled else 0.0) ** phase.steps for phase in spoilt)
+    rates = [phase.sample_rate if sampled else 1.0 for phase in spoilt]
+    unmet = sum(p.steps * math.log1p(-q) if q < 1 else -math.inf for p, q in zip(spoilt, rates, strict=True))
+    return -math.expm1(unmet)
 
 
 def upper_deltas(ledger: Ledger, epsilons: FloatArray, assumptions: Assumptions) -> FloatArray:

@@ -22,7 +22,7 @@ from dpviz.privacy.gaussian import composed_mu, log_delta, visits
 from dpviz.privacy.pld.composition import Contradiction
 from dpviz.privacy.pld.loss_curves import loss_curves
 from dpviz.privacy.pld.loss_grid import NoBand
-from dpviz.privacy.prices import is_amplified, unnoticed, upper_deltas
+from dpviz.privacy.prices import exposure, is_amplified, upper_deltas
 from dpviz.privacy.records import Ledger, Phases, check_epsilon
 from dpviz.privacy.registry import InputError
 from dpviz.privacy.trade_off import (
@@ -120,9 +120,9 @@ def risk(ledger: Phases, assumptions: Assumptions | None = None, **named: Unpack
     """
     assumptions, ledger = assumed(assumptions, named), Ledger(ledger)
     adjacency, tight = assumptions.priced_as, ACCOUNTANTS[assumptions.accountant].certified
-    missed = unnoticed(ledger, assumptions)
-    if missed is not None:
-        lower = from_attacks(np.zeros(1), np.array([1 - missed])) if missed else EVERYTHING
+    exposed = exposure(ledger, assumptions)
+    if exposed:
+        lower = from_attacks(np.zeros(1), np.array([exposed])) if exposed < 1 else EVERYTHING
         return Risk(lower if tight else NOTHING, EVERYTHING, assumptions)
     if not is_amplified(ledger, assumptions) and tight:
         mu = composed_mu(visits(ledger), adjacency)

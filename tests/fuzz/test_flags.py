@@ -35,6 +35,9 @@ FLAGS = {
     "--sampling": ["poisson", "shuffled", "fixed-order", "x"],
     "--accountant": ["pld", "rdp", "x"],
     "--target-epsilon": ["1.0", *NUMBERS],
+    "--target-tpr": ["0.1", *NUMBERS],
+    "--fpr": ["0.01", *NUMBERS],
+    "--prior": ["0.5", *NUMBERS],
     "--solve": ["scale", "match", "epochs", "x"],
     "--path": None,
     "--unknown": ["1"],
@@ -47,7 +50,7 @@ OWNERLESS = ["losing-less/mnist-ce-t-cnn", "x", "../x", ""]
 
 @st.composite
 def accounting(draw):
-    words = [draw(st.sampled_from(["epsilon", "calibrate", "schedules"]))]
+    words = [draw(st.sampled_from(["epsilon", "calibrate", "schedules", "risk"]))]
     for flag in draw(st.lists(st.sampled_from(list(FLAGS)), max_size=5, unique=True)):
         words += [flag] if FLAGS[flag] is None else [flag, draw(st.sampled_from(FLAGS[flag]))]
     return words

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from dpviz.privacy.pld.composition import MAX_WINDOW, Composed, composed, delta_at, merged
+from dpviz.privacy.pld.composition import Composed, composed, delta_at, merged
 from dpviz.privacy.pld.dominating_pairs import DIRECTIONS, FloatArray
 from dpviz.privacy.pld.grids import (
     TILT_RUNG,
@@ -32,9 +32,10 @@ CENTRE = 1e-3  # the delta around whose tilts one is chosen
 LEAST_DELTA = 1e-13  # what lies above the window weighs less
 LEAST_WRAPPED = 1e-7  # what lies below it weighs less, in an advantage
 MOST_BLOWN_UP = 9.0  # log of the factor by which the tilt may blow up rounding at epsilon 0
-# Relative error of a step's log-moment for few and for many distinct steps, and where these grids would be too large.
-FEW, FINE, USUAL, COARSER = 4, 3e-4, 2e-3, (0.01, 0.1)
-MOST_POINTS = 2**22  # rows times window
+# Relative errors of a step's log-moment, the first one for few distinct steps only. The next one is tried where a
+# window or all of a ledger's rows would take more grid points than this.
+TOLERANCES, FEW = (3e-4, 2e-3, 0.01, 0.1), 4
+MOST_WINDOW, MOST_POINTS = 2**18, 2**22
 INTERVAL_RUNG = 1.15  # from one to the next risk jumps by less than calibration's tolerance
 MOST_KNOTS = 2048
 
@@ -55,7 +56,7 @@ class LossCurves:
 @lru_cache(maxsize=16)  # a page asks for the same ledger several times
 def _loss_curves(ledger: Ledger, adjacency: str) -> LossCurves | NoBand:
     try:
-        grid = _good_grid(ledger, adjacency)
+        grid = good_grid(ledger, adjacency)
         first, *others = DIRECTIONS[adjacency]
         guarantees = [_guarantees(composed("upper", direction, grid, ledger.phases)) for direction in (first, *others)]
         epsilons = np.unique(np.concatenate([epsilons for epsilons, _ in guarantees]))
@@ -74,6 +75,11 @@ def loss_curves(ledger: Ledger, adjacency: str = "add-remove") -> LossCurves:
     if isinstance(found, NoBand):
         raise type(found)(*found.args)
     return found
+
+
+def clear() -> None:
+    """Forget every curve, as in a fresh process."""
+    _loss_curves.cache_clear()
 
 
 def _guarantees(upper: Composed) -> tuple[FloatArray, FloatArray]:
@@ -104,16 +110,16 @@ def _knots(losses: FloatArray) -> IntArray:
     return np.unique(np.linspace(above, end - 1, min(MOST_KNOTS, int(end - above))).round().astype(int))
 
 
-def _good_grid(ledger: Ledger, adjacency: str) -> Grid:
+def good_grid(ledger: Ledger, adjacency: str) -> Grid:
     """The finest grid that is affordable."""
     cut = cut_mass(LEAST_DELTA, ledger.steps)
     for moments in (usual_moments(ledger, adjacency), truncated_moments(ledger, adjacency, cut)):
-        for tolerance in (FINE if len(ledger.phases) <= FEW else USUAL, *COARSER):
+        for tolerance in TOLERANCES[len(ledger.phases) > FEW :]:
             try:
                 grid = _grid(ledger.steps, moments, tolerance, cut)
             except GridTooLarge:
                 break
-            if grid.points <= MAX_WINDOW and grid.points * len(ledger.phases) <= MOST_POINTS:
+            if grid.points <= MOST_WINDOW and grid.points * len(ledger.phases) <= MOST_POINTS:
                 return grid
     raise GridTooLarge("a grid for the whole loss distribution would need more points than are affordable")
 

@@ -19,7 +19,7 @@ from dpviz.training.limits import LIMITS, read_only
 from dpviz.training.local.experiments import BUDGETS, specs_for
 from dpviz.training.local.parsing import LABEL_NAMES, csv_header
 from dpviz.training.local.prestige_reference import walk
-from dpviz.training.local.spec import TRUE, LocalSpec
+from dpviz.training.local.spec import LOSSES, TRUE, LocalSpec
 from dpviz.training.local.tabular import TABULARS, Tabular, available, load_tabular, picture_data, read_upload
 from dpviz.ui.common.cards import guarantee_card, input_error
 from dpviz.ui.common.downloads import download_buttons
@@ -220,7 +220,7 @@ def results(spec: LocalSpec | None, data: Tabular | None) -> None:
 def _title(result: LocalResult) -> str:
     """A result by what sets it apart: loss, batch size, how lambda was found, and what differs from the paper."""
     row, usual = result.rows[0], LocalSpec()
-    words = [f"{LOSSES[row['loss'].title]} loss", f"batch {row['batch_size']}"]
+    words = [f"{LOSSES[row['loss']].title} loss", f"batch {row['batch_size']}"]
     words += ["λ by cross-validation" if result.settings.get("cross_validated") else f"λ = {row['regularization']:g}"]
     words += [f"gradients with {GRADIENT_LABELS[TRUE]}"] if row.get("gradient_label") == TRUE else []
     changed = {name: result.settings.get(name) for name in ("share", "threshold", "mu")}

@@ -1,0 +1,57 @@
+"""Risk as data and as pictures."""
+
+import pytest
+
+from dpviz.privacy import risk
+from dpviz.views import risk as views
+
+FOUND = risk([(1.1, 0.01, 2000)])
+
+
+def test_the_sentence_quotes_the_upper_bound_rounded_up():
+    upper = 100 * FOUND.tpr(0.001).upper
+    sentence = views.risk_sentence(FOUND, 0.001)
+    quoted = float(sentence.split("at most ")[1].split(" %")[0])
+    assert upper <= quoted <= 1.01 * upper
+    assert sentence == (
+        f"An attacker who accepts 1 false alarm in 1,000 finds at most {quoted:g} % of the members; "
+        "without any model it would be 0.1 %."
+    )
+
+
+@pytest.mark.parametrize(
+    ("fpr", "words"),
+    [(0.0, "no false alarm finds"), (0.05, "1 false alarm in 20 finds"), (0.3, "false alarms for 30 % of the others")],
+)
+def test_any_rate_has_its_words(fpr, words):
+    assert f"accepts {words}" in views.risk_sentence(FOUND, fpr)
+
+
+def test_the_curve_is_a_band_with_the_chosen_rate_and_the_guessing_line():
+    frame = views.trade_off_frame(FOUND)
+    assert ((frame["fpr"] <= frame["lower"]) & (frame["lower"] <= frame["upper"])).all()
+    figure = views.trade_off_figure({"mine": frame, "pinned": frame}, fpr=0.01)
+    assert [trace.name for trace in figure.data if trace.name] == ["mine", "pinned", "guessing"]
+    assert list(figure.data[1].y) == list(frame["upper"])
+    assert [shape.x0 for shape in figure.layout.shapes] == [0.01]
+    assert figure.layout.xaxis.type == figure.layout.yaxis.type == "log"
+
+
+def test_no_curve_gives_axes_with_labels():
+    figure = views.trade_off_figure({}, fpr=0.0, log=False)
+    assert [trace.name for trace in figure.data] == ["guessing"]
+    assert figure.layout.yaxis.title.text == "Members found"
+
+
+@pytest.mark.parametrize("fpr", [0.0, 0.001, 0.1, 1.0])
+def test_of_a_thousand_people_as_many_are_found_as_the_bound_says_rounded_up(fpr):
+    groups = views.people_frame(FOUND, fpr)["group"].value_counts()
+    exposed = groups.get(views.GUESSED, 0) + groups.get(views.EXPOSED, 0)
+    assert groups.sum() == 1000
+    assert exposed - 1 < 1000 * FOUND.tpr(fpr).upper <= exposed + 1e-6
+    assert groups.get(views.GUESSED, 0) == round(1000 * fpr)
+
+
+def test_the_legend_counts_the_people():
+    figure = views.people_figure(views.people_frame(FOUND, 0.1))
+    assert sum(int(trace.name.split()[0].replace(",", "")) for trace in figure.data) == 1000
