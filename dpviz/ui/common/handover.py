@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import streamlit as st
-
 from dpviz.privacy import Assumptions, InputError, Schedule
 from dpviz.privacy.records import check_delta
 from dpviz.training.spec import RunSpec
 from dpviz.training.tables import DATASETS
+from dpviz.ui.common.session import Slot
 
-HANDOFF = "handoff"
 PLAIN = ("dp-sgd", "none")  # method and curriculum that the Schedule page prices
 
 
@@ -52,13 +50,13 @@ class RecipeHandover:
 
 
 Handover = ScheduleHandover | RecipeHandover
+HANDOFF: Slot[Handover | None] = Slot("handoff", None)
 
 
 def hand_over(record: Handover) -> None:
-    st.session_state[HANDOFF] = record
+    HANDOFF.set(record)
 
 
 def handed_over() -> Handover | None:
     """What the last page left; a second look finds nothing."""
-    record: Handover | None = st.session_state.pop(HANDOFF, None)
-    return record
+    return HANDOFF.take()

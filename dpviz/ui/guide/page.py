@@ -10,6 +10,7 @@ import streamlit as st
 from dpviz.privacy import SCHEDULES, Ledger, Phase, Schedule, epsilon
 from dpviz.privacy.schedules import CUSTOM
 from dpviz.ui.common.navigation import PAGES
+from dpviz.ui.common.session import Keys
 from dpviz.ui.schedule.board import BOARD
 from dpviz.ui.schedule.settings import Settings, read_settings
 from dpviz.views.guide import belief, belief_figure, belief_frame, worlds_figure, worlds_frame
@@ -17,6 +18,7 @@ from dpviz.views.numbers import delta_text, epsilon_number
 from dpviz.views.pitfalls import PITFALLS, Example, case_figure, case_frame
 from dpviz.views.schedules import path_figure, path_frame, schedule_figure, schedule_frame
 
+GUIDE = Keys("guide")
 STILL = {"displayModeBar": False}
 DELTA = 1e-5
 DRAWN = "Your drawing"
@@ -32,7 +34,7 @@ def meaning() -> None:
         "practice, and above 10 the promise is weak. DP-SGD gets there by clipping each example's gradient and adding "
         "noise; the noise multiplier σ says how much noise, measured in clipping norms."
     )
-    sigma = st.slider("Noise multiplier σ of one update that uses everybody", 0.3, 10.0, 2.0, 0.1, key="guide.sigma")
+    sigma = st.slider("Noise multiplier σ of one update that uses everybody", 0.3, 10.0, 2.0, 0.1, key=GUIDE("sigma"))
     cost = epsilon(Ledger([Phase(sigma, 1.0, 1)]), DELTA).upper
     left, right = st.columns(2, gap="medium")
     words = f"One look at this update costs ε = {epsilon_number(cost)} (δ = {delta_text(DELTA)})."
@@ -85,7 +87,7 @@ def choose_example() -> Example:
         choices,
         index=choices.index(DRAWN if DRAWN in choices else "linear"),
         format_func=lambda name: name if name == DRAWN else f"{SCHEDULES[name].title} preset",
-        key="guide.example",
+        key=GUIDE("example"),
         width=320,
     )
     if name == DRAWN:
@@ -102,7 +104,7 @@ def choose_example() -> Example:
 def pitfalls(example: Example) -> None:
     """One fold for each; only those that are open are worked out."""
     for index, pitfall in enumerate(PITFALLS):
-        fold = st.expander(pitfall.title, expanded=index == 0, key=f"guide.{index}", on_change="rerun")
+        fold = st.expander(pitfall.title, expanded=index == 0, key=GUIDE(index), on_change="rerun")
         if fold.open:
             with fold:
                 st.markdown(pitfall.lesson)
@@ -112,4 +114,4 @@ def pitfalls(example: Example) -> None:
                 left.markdown(f"**Here:** {finding.sentence}")
                 shown = frame[["case", "epsilon"]].rename(columns={"case": "Case", "epsilon": "ε"})
                 left.table(shown, hide_index=True, border="horizontal")
-                right.plotly_chart(case_figure(frame), alt=finding.sentence, config=STILL, key=f"guide.figure.{index}")
+                right.plotly_chart(case_figure(frame), alt=finding.sentence, config=STILL, key=GUIDE("figure", index))
