@@ -1,4 +1,4 @@
-"""Local privacy: PRESTIGE, DJW and SGD. What leaves a person is random already."""
+"""Local privacy: what it costs when nobody is trusted with the data, and whether asking people first helps."""
 
 from __future__ import annotations
 
@@ -8,32 +8,29 @@ from dpviz.privacy.registry import InputError
 from dpviz.training.local.tabular import picture_data
 from dpviz.ui.common.cards import input_error
 from dpviz.ui.common.shell import ensure_navigation
-from dpviz.ui.local.page import card, choose_data, launch, picture, results, table3
-from dpviz.ui.local.settings import adopt, numbers, settings
-
-PURPOSE = (
-    "What if nobody may see the data? Then each person adds noise before anything leaves them, every time they are "
-    "asked. A model can still learn from many such answers, but it learns less from each. This page shows how much "
-    "is lost at which epsilon, and whether it helps to learn first from those who agree with the model (PRESTIGE)."
-)
-TEXT_WIDTH = 720  # pixels: a line that is read without losing the next one
+from dpviz.ui.local.page import adopt, card, numbers, picture, settings
+from dpviz.ui.local.trials import choose_data, launch, results, table3
 
 ensure_navigation()
 adopt()
 st.title("Local privacy")
-st.markdown(PURPOSE, width=TEXT_WIDTH)
+st.markdown(
+    "You want to learn from people who trust nobody with their record, not even you. Under *local* privacy each person "
+    "adds the noise before anything is sent, so that no answer gives much away; the price is accuracy. **PRESTIGE** "
+    "asks a person first whether the model gets them right so far, and learns from those who say yes. Does that help?"
+)
 spec, data = None, None
-left, right = st.columns([5, 6], gap="large")
+left, right = st.columns([6, 5], gap="large")
 with right:
     try:
         spec = settings()
-        card_place, numbers_place = st.container(), st.container()
+        numbers_place, card_place = st.container(), st.expander("What a person gives away: the guarantee in full")
     except InputError as error:
         input_error(error)
 with left:
     if spec is not None:
         picture(spec)
-st.header("Test error against budget")
+st.header("What it costs in accuracy")
 form, shown = st.columns([1, 3], gap="large")
 with form:
     try:
@@ -50,5 +47,4 @@ if spec is not None:
         numbers(spec, people)
     with card_place:
         card(spec, people.people)
-st.header("Beside the paper")
 table3()

@@ -53,12 +53,14 @@ def start_server(
     """A server, started from the project's folder, and its address once it answers: the dashboard's or a script's."""
     if script == APP:
         return _start(["-m", "dpviz", "app"], "--port", env, log, answers)
-    return start_streamlit(script, env, log)
+    return start_streamlit(script, env, log, answers=answers)
 
 
-def start_streamlit(script: Path, env: Mapping[str, str], log: Path) -> tuple[subprocess.Popen[bytes], str]:
+def start_streamlit(
+    script: Path, env: Mapping[str, str], log: Path, *, answers: str = "/_stcore/health"
+) -> tuple[subprocess.Popen[bytes], str]:
     """Streamlit's own server for this script."""
-    return _start(["-m", "streamlit", "run", str(script)], "--server.port", env, log, "/_stcore/health")
+    return _start(["-m", "streamlit", "run", str(script)], "--server.port", env, log, answers)
 
 
 def _start(

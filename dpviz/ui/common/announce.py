@@ -33,9 +33,8 @@ def at_work(own: Store) -> frozenset[str]:
 
 def _look() -> None:
     own = store()
-    now, before = at_work(own), WATCHED.get()
-    WATCHED.set(now)
-    ended = before - now
+    now = at_work(own)
+    ended = WATCHED.get() - now
     for run in own.list().runs if ended else ():
         if run.id in ended and run.status in ICONS:  # who stopped it knows
             st.toast(end_words(run), icon=ICONS[run.status], duration="long")
@@ -47,6 +46,7 @@ def _look() -> None:
         name = f"The sweep **{plain(found.sweep.title)}**" if found.sweep.title else "A sweep"
         words = f"{name} ended: {found.done} of {found.total} runs done."
         st.toast(words, icon=ICONS["done"], duration="long")
+    WATCHED.set(now)  # last: a script that is cut short by a click announces again
 
 
 def end_words(run: Summary) -> str:

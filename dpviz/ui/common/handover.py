@@ -12,8 +12,8 @@ from dpviz.privacy.records import check_delta
 from dpviz.training.spec import RunSpec
 from dpviz.training.tables import DATASETS
 from dpviz.ui.common.markdown import plain
+from dpviz.ui.common.session import Slot
 
-HANDOFF = "handoff"
 PLAIN = ("dp-sgd", "none")  # method and curriculum that the Schedule page prices
 
 
@@ -55,15 +55,16 @@ class RecipeHandover:
 
 
 Handover = ScheduleHandover | RecipeHandover
+HANDOFF: Slot[Handover | None] = Slot("handoff", None)
 
 
 def hand_over(record: Handover) -> None:
-    st.session_state[HANDOFF] = record
+    HANDOFF.set(record)
 
 
 def handed_over(recipes: Container[str]) -> Handover | None:
     """What the last page left, or a paper's experiment by its address (?recipe=); a second look finds nothing."""
-    record: Handover | None = st.session_state.pop(HANDOFF, None)
+    record = HANDOFF.take()
     asked = st.query_params.pop("recipe", "")
     if asked in recipes:
         return RecipeHandover(asked)

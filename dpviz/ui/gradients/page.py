@@ -10,6 +10,7 @@ from dpviz.runs import Run
 from dpviz.training.tables import DATASETS
 from dpviz.ui.common.markdown import plain
 from dpviz.ui.common.runs import cached, load_all, store
+from dpviz.ui.common.session import Keys, Slot
 from dpviz.views.diagnostics import (
     LAYER_TITLES,
     SERIES,
@@ -26,7 +27,9 @@ from dpviz.views.diagnostics import (
 )
 from dpviz.views.runs import run_name
 
-RUN, OTHER, EPOCH = "gradients.run", "gradients.other", "gradients.epoch"
+GRADIENTS = Keys("gradients")
+RUN, OTHER, EPOCH = GRADIENTS("run"), GRADIENTS("other"), GRADIENTS("epoch")
+ASKED: Slot[str | None] = Slot(GRADIENTS("asked"), None)  # the run in the address that was opened
 NONE = ""
 LOOK_BACK = 300
 
@@ -49,8 +52,8 @@ def pick_runs() -> tuple[Run | None, Run | None]:
         )
         st.page_link("pages/train.py", label="Go to Train", icon=":material/play_arrow:")
         return None, None
-    if asked and st.session_state.get("gradients.asked") != asked:
-        st.session_state["gradients.asked"] = asked
+    if asked and ASKED.get() != asked:
+        ASKED.set(asked)
         if asked in runs:
             st.session_state[RUN] = asked
         else:
@@ -117,7 +120,7 @@ def confusions(run: Run, other: Run | None, epoch: int) -> None:
     """Which class is taken for which, on test data or on the examples looked at; two runs side by side."""
     st.header("Confusion")
     part = st.segmented_control(
-        "Data", ["test", "train"], default="test", key="gradients.part", format_func=PARTS.__getitem__, required=True
+        "Data", ["test", "train"], default="test", key=GRADIENTS("part"), format_func=PARTS.__getitem__, required=True
     )
     runs = [run] if other is None else [run, other]
     for place, (index, one) in zip(st.columns(2), enumerate(runs), strict=False):
@@ -134,4 +137,4 @@ PARTS = {"test": "Test data", "train": "Training examples looked at"}
 
 
 def _chart(place: Any, figure: Any, name: str) -> None:
-    place.plotly_chart(figure, key=f"gradients.{name}", alt=SERIES[name][0] if name in SERIES else name)
+    place.plotly_chart(figure, key=GRADIENTS(name), alt=SERIES[name][0] if name in SERIES else name)

@@ -10,6 +10,7 @@ import streamlit as st
 from dpviz.privacy import SCHEDULES, Ledger, Phase, Schedule, epsilon
 from dpviz.privacy.schedules import CUSTOM
 from dpviz.ui.common.navigation import PAGES
+from dpviz.ui.common.session import Keys
 from dpviz.ui.schedule.board import BOARD
 from dpviz.ui.schedule.settings import Settings, read_settings
 from dpviz.views.guide import belief, belief_figure, belief_frame, worlds_figure, worlds_frame
@@ -21,6 +22,7 @@ EPSILON = (
     "**Epsilon (ε) limits how much a trained model can give away about any one person in its data: the smaller, the "
     "more private.**"
 )
+GUIDE = Keys("guide")
 STILL = {"displayModeBar": False}
 DELTA = 1e-5
 LINKED = 880  # pixels: a page's name and its text
@@ -39,7 +41,7 @@ def meaning() -> None:
         "noise; the noise multiplier σ says how much noise, measured in clipping norms.",
         width=TEXT,
     )
-    sigma = st.slider("Noise multiplier σ of one update that uses everybody", 0.3, 10.0, 2.0, 0.1, key="guide.sigma")
+    sigma = st.slider("Noise multiplier σ of one update that uses everybody", 0.3, 10.0, 2.0, 0.1, key=GUIDE("sigma"))
     cost = epsilon(Ledger([Phase(sigma, 1.0, 1)]), DELTA).upper
     left, right = st.columns(2, gap="medium")
     words = f"One look at this update costs ε = {epsilon_number(cost)} (δ = {delta_text(DELTA)})."
@@ -93,7 +95,7 @@ def choose_example() -> Example:
         choices,
         index=choices.index(DRAWN if DRAWN in choices else "linear"),
         format_func=lambda name: name if name == DRAWN else f"{SCHEDULES[name].title} preset",
-        key="guide.example",
+        key=GUIDE("example"),
         width=320,
     )
     if name == DRAWN:
@@ -110,7 +112,7 @@ def choose_example() -> Example:
 def pitfalls(example: Example) -> None:
     """One fold for each; only those that are open are worked out."""
     for index, pitfall in enumerate(PITFALLS):
-        fold = st.expander(pitfall.title, expanded=index == 0, key=f"guide.{index}", on_change="rerun")
+        fold = st.expander(pitfall.title, expanded=index == 0, key=GUIDE(index), on_change="rerun")
         if fold.open:
             with fold:
                 st.markdown(pitfall.lesson, width=TEXT)
@@ -120,4 +122,4 @@ def pitfalls(example: Example) -> None:
                 left.markdown(f"**Here:** {finding.sentence}")
                 shown = frame[["case", "epsilon"]].rename(columns={"case": "Case", "epsilon": "ε"})
                 left.table(shown, hide_index=True, border="horizontal")
-                right.plotly_chart(case_figure(frame), alt=finding.sentence, config=STILL, key=f"guide.figure.{index}")
+                right.plotly_chart(case_figure(frame), alt=finding.sentence, config=STILL, key=GUIDE("figure", index))

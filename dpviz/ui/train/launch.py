@@ -68,8 +68,8 @@ def _time(spec: RunSpec) -> None:
     if pace is None:
         st.fragment(_trial, run_every=1.0 if step_timings().pending(spec) else None)(spec)
         return
-    told = f"about {duration_words(pace.seconds(spec))}"
-    st.metric("Expected time", told, help=f"One run, from {source}.", width="content")
+    words = f"about {duration_words(pace.seconds(spec))}"
+    st.metric("Expected time", words, help=f"One run, from {source}.", width="content")
 
 
 def expected_pace(spec: RunSpec) -> tuple[Pace | None, str]:
@@ -93,8 +93,8 @@ def _trial(spec: RunSpec) -> None:
         st.metric("Expected time", "measuring …", width="content")
         return
     st.markdown(":small[Expected time]", width="content")
-    told = "Nothing alike ran so far. Tries a few steps in the background, keeps nothing."
-    if st.button("Time a few steps", disabled=bool(read_only()), help=read_only() or told):
+    help = "Nothing alike ran so far. Tries a few steps in the background, keeps nothing."
+    if st.button("Time a few steps", disabled=bool(read_only()), help=read_only() or help):
         try:
             step_timings().start(spec)
         except InputError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from playwright.sync_api import expect
 from streamlit.testing.v1 import AppTest
 
 from dpviz.runs import Store
@@ -53,6 +54,16 @@ def test_a_run_that_was_stopped_or_had_ended_before_is_not_announced(store):
     end(store, stopped, "stopped")
     assert toasts(at.run()) == []
     assert at_work(store) == frozenset()
+
+
+def test_in_a_browser_the_toast_comes_by_itself_on_another_page(tmp_path, serve, new_page):
+    store = Store(tmp_path / "runs")
+    run_id = begin(store, "Meanwhile")
+    page = new_page(f"{serve(ROOT / 'app.py', {'DPVIZ_RUNS': str(store.folder)})}/guide")
+    expect(page.get_by_role("heading", name="Ways to read a number wrongly")).to_be_visible(timeout=60_000)
+    page.wait_for_timeout(3000)  # until the page was looked through once
+    end(store, run_id, "done")
+    expect(page.get_by_test_id("stToast")).to_contain_text("Meanwhile is done: 77.50 % at ε 2.000.", timeout=60_000)
 
 
 def test_a_failure_and_an_interruption_say_what_happened():

@@ -14,7 +14,7 @@ from dpviz.privacy.registry import InputError
 from dpviz.training.local.spec import LocalSpec
 from dpviz.training.local.tabular import picture_data, read_upload
 from dpviz.ui.common.handover import RecipeHandover
-from dpviz.ui.local import page as local_page
+from dpviz.ui.local import trials
 from dpviz.ui.local.job import Job, check_work
 
 ROOT = Path(__file__).parents[3]
@@ -123,7 +123,7 @@ def test_a_file_is_read_once_and_not_at_every_click(monkeypatch):
         read.append(name)
         return read_upload(content, name, label)
 
-    monkeypatch.setattr(local_page, "read_upload", counted)
+    monkeypatch.setattr(trials, "read_upload", counted)
     right, wrong = CSV.replace("outcome", "label"), "label,age\nsick,young\n"
     at = page_with_own_file()
     for name, content in (("right.csv", right), ("wrong.csv", wrong)):
