@@ -36,6 +36,7 @@ MOST_BLOWN_UP = 9.0  # log of the factor by which the tilt may blow up rounding 
 # window or all of a ledger's rows would take more grid points than this.
 TOLERANCES, FEW = (3e-4, 2e-3, 0.01, 0.1), 4
 MOST_WINDOW, MOST_POINTS = 2**18, 2**22
+MOST_INTERVAL = 1.0  # sums over coarser grids take long, and there is nothing left to tell apart
 INTERVAL_RUNG = 1.15  # from one to the next risk jumps by less than calibration's tolerance
 MOST_KNOTS = 2048
 
@@ -145,4 +146,6 @@ def _grid(steps: int, moments: Moments, tolerance: float, cut: float) -> Grid:
     if not (0 < width < math.inf and scatter > 0):
         raise GridTooLarge("the loss moments are too large")
     interval = ladder(math.sqrt(6 * tolerance * scatter), INTERVAL_RUNG)
+    if interval > MOST_INTERVAL:
+        raise GridTooLarge("at so little noise nearly every loss tells members from others")
     return Grid(interval, window_points(min(width / interval, 2.0**40) + 2), tilt, tilt_up, 0.0, cut)
