@@ -156,16 +156,15 @@ def _number(where: Mapping[str, int], figure: go.Figure) -> str:
 
 def add_cursor(figure: go.Figure, scene: Scene, where: Mapping[str, int], ranges: Sequence[float], log_x: bool) -> None:
     """The epsilon that table and answer are about, and ticks along the bottom to set it by a click."""
-    left, right, low, _ = ranges
+    left, right, low, high = ranges
     ticks = [tick for tick in CURSORS if left <= (math.log10(tick) if log_x else tick) <= right]
     figure.add_scatter(
         x=ticks,
-        y=[low] * len(ticks),
+        y=[low + 0.025 * (high - low)] * len(ticks),
         mode="markers",
         marker={"symbol": "line-ns-open", "size": 12, "color": GREY, "opacity": 0.5},
         hovertemplate="Click: compare at ε ≤ %{x:g}<extra></extra>",
-        cliponaxis=False,
-        showlegend=False,
+        unselected={"marker": {"opacity": 0.5}},
         **where,
     )
     figure.add_vline(x=scene.budget, line={"color": GREY, "dash": "dot", "width": 1.5}, **where)
