@@ -179,13 +179,12 @@ def limits(
     xs, ys = xs[keep], ys[keep]
     if not len(xs):
         return (-1.0, 1.0, 0.0, 1.0) if log_x else (0.0, 1.0, 0.0, 1.0)
-    if cursor:
-        xs = np.append(xs, cursor)
+    low, high = float(np.quantile(ys, 0.1 if len(ys) > 20 else 0.0)), float(ys.max())
+    tall = (high - low) or max(abs(high) * 0.05, 1e-6)
+    xs = np.append(xs[ys >= low], cursor if cursor else xs[-1])
     spots = np.log10(xs) if log_x else xs
     left, right = float(spots.min()), float(spots.max())
     width = (right - left) or 1.0
-    low, high = float(np.quantile(ys, 0.1 if len(ys) > 20 else 0.0)), float(ys.max())
-    tall = (high - low) or max(abs(high) * 0.05, 1e-6)
     end = (math.log10(last) if log_x else last) if last > 0 else -math.inf
     right = max(right + 0.04 * width, end + (end - left) * room / (1 - room) if room else -math.inf)
     return left - 0.03 * width, right, low - 0.06 * tall, high + 0.06 * tall
