@@ -249,7 +249,8 @@ def _names(folded: pd.DataFrame) -> pd.DataFrame:
     prefix = groups["dataset"].map({name: f"{entry.title}, " for name, entry in DATASETS.items()}).fillna("")
     short = pd.Series([n.removeprefix(p) for n, p in zip(names, prefix, strict=True)], groups.index, dtype=object)
     short = short.str[:1].str.upper() + short.str[1:]
-    twice = (groups["dataset"] + short).duplicated(keep=False) & (groups["source"] != "cached")
+    sources = groups["source"].groupby(groups["dataset"] + "/" + short).transform("nunique")
+    twice = (sources > 1) & (groups["source"] != "cached")
     short = short.where(~twice, short + " (" + title + ")")
     return pd.DataFrame(
         {"group": groups["group"], "label": _unique(labels), "short": _unique(short, groups["dataset"])}

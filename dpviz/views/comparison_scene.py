@@ -156,16 +156,15 @@ def _number(where: Mapping[str, int], figure: go.Figure) -> str:
 
 def add_cursor(figure: go.Figure, scene: Scene, where: Mapping[str, int], ranges: Sequence[float], log_x: bool) -> None:
     """The epsilon that table and answer are about, and ticks along the bottom to set it by a click."""
-    left, right, low, _ = ranges
+    left, right, low, high = ranges
     ticks = [tick for tick in CURSORS if left <= (math.log10(tick) if log_x else tick) <= right]
     figure.add_scatter(
         x=ticks,
-        y=[low] * len(ticks),
+        y=[low + 0.025 * (high - low)] * len(ticks),
         mode="markers",
         marker={"symbol": "line-ns-open", "size": 12, "color": GREY, "opacity": 0.5},
         hovertemplate="Click: compare at ε ≤ %{x:g}<extra></extra>",
-        cliponaxis=False,
-        showlegend=False,
+        unselected={"marker": {"opacity": 0.5}},
         **where,
     )
     figure.add_vline(x=scene.budget, line={"color": GREY, "dash": "dot", "width": 1.5}, **where)
@@ -180,13 +179,12 @@ def limits(
     xs, ys = xs[keep], ys[keep]
     if not len(xs):
         return (-1.0, 1.0, 0.0, 1.0) if log_x else (0.0, 1.0, 0.0, 1.0)
-    if cursor:
-        xs = np.append(xs, cursor)
+    low, high = float(np.quantile(ys, 0.1 if len(ys) > 20 else 0.0)), float(ys.max())
+    tall = (high - low) or max(abs(high) * 0.05, 1e-6)
+    xs = np.append(xs[ys >= low], cursor if cursor else xs[-1])
     spots = np.log10(xs) if log_x else xs
     left, right = float(spots.min()), float(spots.max())
     width = (right - left) or 1.0
-    low, high = float(np.quantile(ys, 0.1 if len(ys) > 20 else 0.0)), float(ys.max())
-    tall = (high - low) or max(abs(high) * 0.05, 1e-6)
     end = (math.log10(last) if log_x else last) if last > 0 else -math.inf
     right = max(right + 0.04 * width, end + (end - left) * room / (1 - room) if room else -math.inf)
     return left - 0.03 * width, right, low - 0.06 * tall, high + 0.06 * tall

@@ -150,7 +150,7 @@ def test_short_names_leave_out_the_dataset_and_are_unique_on_it():
     runs = [made_run("a", title="Same"), made_run("b", sigma=2.0, title="Same"), made_run("c", sigma=3.0)]
     other = made_run("d", title="Same", dataset="fashion-mnist")
     short = fold(comparison_frame([*runs, other])).groupby("group", sort=False)["short"].first()
-    assert list(short) == ["Same (my run)", "Same (my run) (2)", "Logistic regression, constant 3", "Same"]
+    assert list(short) == ["Same", "Same (2)", "Logistic regression, constant 3", "Same"]
 
 
 # --- the fit ----------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ function forPrint(layer) {
   for (const text of layer.querySelectorAll("text")) {
     if (!text.style.fill || isGrey(text.style.fill)) text.style.fill = INK;
   }
+  for (const path of layer.querySelectorAll("path")) path.style.vectorEffect = "none"; // widths grow with the picture
   for (const line of layer.querySelectorAll(".gridlayer path")) line.style.stroke = GRID;
   for (const area of layer.querySelectorAll(".bg")) area.style.fill = "white";
   for (const extra of layer.querySelectorAll(".hoverlayer, .draglayer")) extra.remove();

@@ -22,7 +22,7 @@ AUTOMATIC = "Automatic: plain DP-SGD, constant noise"
 
 def question(whole: Material) -> None:
     """The question in three controls: where, at which epsilon, against what."""
-    left, middle, right = st.columns([4, 4, 4], vertical_alignment="bottom")
+    left, middle, right = st.columns([5, 4, 4], vertical_alignment="bottom")
     names = [name for name in DATASETS if name in set(whole.experiments["dataset"])] or list(DATASETS)
     at, held = st.session_state[key("at")], st.session_state[key("dataset")]
     options = [*names, ALL] if held in (*names, ALL) else [*names, held, ALL]
