@@ -35,19 +35,25 @@ AXES: dict[str, Axis] = {
     "noise_multiplier": Axis("Noise multiplier σ"),
 }
 LOG_TICKS = [digit * 10.0**power for power in range(-4, 6) for digit in (1, 2, 5)]
+AXIS = {"showgrid": True, "automargin": True}
 PERCENT = ("test_accuracy", "train_accuracy")
 
 
 def layout(x: str, y: str, *, height: int = 360, log_x: bool = False) -> dict[str, Any]:
-    """Axes with titles, a legend above the plot, room for nothing else; `uirevision` keeps a person's zoom."""
+    """What every figure shares: axes with titles, the legend at the foot; `uirevision` keeps a person's zoom.
+
+    Plotly's own buttons appear above the plot, so nothing else may be there. Axes make room for their numbers, which
+    on a phone are as wide as on a desk.
+    """
     ticks = {"tickvals": LOG_TICKS, "ticktext": [f"{tick:g}" for tick in LOG_TICKS]} if log_x else {}
     return {
         "height": height,
-        "margin": {"l": 56, "r": 16, "t": 36, "b": 48},
+        "margin": {"l": 56, "r": 16, "t": 32, "b": 48},
         "showlegend": True,
-        "xaxis": {"title": {"text": x}, "type": "log" if log_x else "linear", "showgrid": True, **ticks},
-        "yaxis": {"title": {"text": y}, "showgrid": True},
-        "legend": {"orientation": "h", "x": 0, "y": 1.02, "xanchor": "left", "yanchor": "bottom"},
+        "xaxis": {"title": {"text": x}, "type": "log" if log_x else "linear", **AXIS, **ticks},
+        "yaxis": {"title": {"text": y}, **AXIS},
+        "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 0, "yanchor": "bottom", "yref": "container"},
+        "modebar": {"bgcolor": "rgba(0, 0, 0, 0)"},
         "hovermode": "closest",
         "uirevision": f"{x}/{y}/{log_x}",
     }
