@@ -106,6 +106,8 @@ def value_title(key: str, value: Value) -> str:
     """A setting's value: the title of what it names, Yes or No, a number in a few digits."""
     table: Mapping[str, Entry] = SCHEDULES if key == "schedule" else CHOICES.get(key, {})
     if isinstance(value, str):
+        if key == "schedule" and value not in table:
+            return f"drawn curve, σ from {value.partition(',')[0]} to {value.rpartition(',')[2]}"
         return table[value].title if value in table else in_words(value)
     if isinstance(value, bool):
         return "Yes" if value else "No"

@@ -10,6 +10,7 @@ from playwright.sync_api import Locator, Page, expect
 from streamlit.testing.v1 import AppTest
 
 from dpviz.runs import Store
+from dpviz.runs.differences import paired_difference
 from dpviz.runs.sweeps.folder import sweep_ids
 from dpviz.runs.sweeps.result import result
 from dpviz.ui.schedule.board import BOARD
@@ -49,10 +50,15 @@ def test_the_drawn_curve_is_swept_against_its_constant_at_its_own_epsilon(
     examples.press("Enter")
     click(page.get_by_role("button", name="Launch sweep"))
     expect(page.get_by_text("6 of 6 runs done")).to_be_visible(timeout=WAIT)
-    expect(page.get_by_text(re.compile("^(Winner|No winner)"))).to_be_visible(timeout=WAIT)
+    sentence = page.get_by_text(re.compile("^(Winner|No winner)")).locator("..")
+    expect(sentence).to_be_visible(timeout=WAIT)
     assert clicks <= MOST_CLICKS
     store = Store(tmp_path / "runs")
     swept = result(store, sweep_ids(store)[0])
+    best, second = sorted(swept.rows, key=lambda row: -row.mean)
+    ahead = paired_difference(*({run.seed: 100 * run.test_accuracy for run in row.done} for row in (best, second)))
+    expect(sentence).to_contain_text(ahead.words)
+    expect(sentence).to_contain_text("drawn curve, σ from 4.0 to 1.0")
     assert swept.sweep.epsilon == budget
     drawn, constant = swept.rows
     assert [len(set(row.candidate.specs[0].schedule.sigmas(2))) for row in (drawn, constant)] == [2, 1]
