@@ -17,6 +17,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from dpviz.ui.common.navigation import PAGES
 from tests.browser import CHROMIUM_ARGUMENTS, ROOT, chromium_path, free_port
+from tests.views.made_runs import keep, made_run
 
 BUNDLE = "devtools/third_party/lighthouse/lighthouse-dt-bundle.js"
 LITERAL = re.compile(r"`/\*! axe v(?:[^`\\]|\\.)*`", re.DOTALL)
@@ -43,7 +44,10 @@ def axe(browser: Browser) -> str:
 
 @pytest.fixture(scope="module")
 def address(serve: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> str:
-    return serve(ROOT / "app.py", {"DPVIZ_RUNS": str(tmp_path_factory.mktemp("runs"))})
+    folder = tmp_path_factory.mktemp("runs")
+    for run_id, status in (("a", "done"), ("b", "failed")):
+        keep(folder, made_run(run_id, status=status, title=f"Run {run_id}", diagnostics=True))
+    return serve(ROOT / "app.py", {"DPVIZ_RUNS": str(folder)})
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -54,7 +58,7 @@ def test_axe_finds_nothing_moderate_or_worse(
     page = new_page(f"{address}/{place.url_path}", color_scheme=scheme)
     expect(page.get_by_role("heading", level=1)).to_be_visible()
     expect(page.get_by_test_id("stStatusWidget")).to_have_count(0)
-    page.wait_for_timeout(500)  # what fades in has its full colour
+    page.wait_for_timeout(1500)  # what fades in has its full colour
     page.evaluate(axe)
     violations = page.evaluate("async () => (await axe.run()).violations")
     assert [

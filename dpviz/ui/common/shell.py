@@ -18,7 +18,7 @@ from dpviz.ui.common.request_guard import RequestGuard
 
 ICON, LOGO = (Path(__file__).with_name(name) for name in ("icon.svg", "logo.svg"))
 # White on a primary colour that is bright enough to read on black is too pale; Streamlit has no setting for it.
-STYLE = "<style>button[kind='primary'] { color: light-dark(#fff, #0b1018); }</style>"
+STYLE = "<style>[kind='primary'] { color: light-dark(#fff, #0b1018); }</style>"
 ROUTED = "routed"  # in the session once it came through the navigation
 
 

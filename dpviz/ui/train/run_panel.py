@@ -122,7 +122,7 @@ def progress_words(summary: Summary, progress: Progress | None) -> str:
 
 def _one_run(run: Run, summary: Summary) -> None:
     with st.container(border=True):
-        st.markdown(f"#### {plain(run_name(run))} :{STATUS_COLOURS[run.status]}-badge[{STATUS_WORDS[run.status]}]")
+        st.markdown(f"### {plain(run_name(run))} :{STATUS_COLOURS[run.status]}-badge[{STATUS_WORDS[run.status]}]")
         st.caption(settings_words(run))
         with st.container():
             _what_happened(run)
