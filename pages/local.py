@@ -8,15 +8,20 @@ from dpviz.privacy.registry import InputError
 from dpviz.training.local.tabular import picture_data
 from dpviz.ui.common.cards import input_error
 from dpviz.ui.common.shell import ensure_navigation
-from dpviz.ui.local.page import adopt, card, choose_data, launch, numbers, picture, results, settings, table3
+from dpviz.ui.local.page import card, choose_data, launch, picture, results, table3
+from dpviz.ui.local.settings import adopt, numbers, settings
+
+PURPOSE = (
+    "What if nobody may see the data? Then each person adds noise before anything leaves them, every time they are "
+    "asked. A model can still learn from many such answers, but it learns less from each. This page shows how much "
+    "is lost at which epsilon, and whether it helps to learn first from those who agree with the model (PRESTIGE)."
+)
+TEXT_WIDTH = 720  # pixels: a line that is read without losing the next one
 
 ensure_navigation()
 adopt()
 st.title("Local privacy")
-st.caption(
-    "Nobody is trusted with the data: each person answers with a random half-truth, at every visit. PRESTIGE asks "
-    "first whether the person agrees with the model so far, and uses those who do."
-)
+st.markdown(PURPOSE, width=TEXT_WIDTH)
 spec, data = None, None
 left, right = st.columns([5, 6], gap="large")
 with right:
@@ -45,5 +50,5 @@ if spec is not None:
         numbers(spec, people)
     with card_place:
         card(spec, people.people)
-st.header("The paper's Table 3 beside ours")
+st.header("Beside the paper")
 table3()

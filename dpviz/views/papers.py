@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import textwrap
 from collections.abc import Iterable, Mapping
 from statistics import fmean, stdev
 
@@ -176,7 +177,8 @@ MARKS = {  # in the key and in the figure: colour and marker
     CLOSE_CALL: (COLOURS[0], "circle-open"),
     PAPER: (COLOURS[1], "diamond-open"),
 }
-FOREST_TOP, FOREST_ROW = 96, 26  # pixels: key and axis, and each pair
+FOREST_TOP, FOREST_LINE = 110, 24  # pixels: key and axis, and each line of a title
+TITLE_WIDTH = 24  # characters: on a phone half of the width is left for the bars
 
 
 def pairs_frame(pairs: Iterable[Gain]) -> pd.DataFrame:
@@ -191,14 +193,16 @@ def pairs_frame(pairs: Iterable[Gain]) -> pd.DataFrame:
 
 def forest_figure(frame: pd.DataFrame) -> go.Figure:
     """Points gained, a line per pair; a bar that crosses 0 is no difference."""
-    titles = list(dict.fromkeys(frame["title"]))
-    figure = go.Figure(layout=layout("Points gained", "", height=FOREST_TOP + FOREST_ROW * len(titles)))
+    wrapped = frame["title"].map(lambda title: "<br>".join(textwrap.wrap(title, TITLE_WIDTH)))
+    titles = list(dict.fromkeys(wrapped))
+    lines = len(titles) * max((title.count("<br>") + 1 for title in titles), default=1)
+    figure = go.Figure(layout=layout("Points gained", "", height=FOREST_TOP + FOREST_LINE * lines))
     for source, (colour, symbol) in MARKS.items():
         rows = frame[frame["source"] == source]
         if len(rows):
             figure.add_scatter(
                 x=rows["points"],
-                y=rows["title"],
+                y=wrapped[rows.index],
                 error_x={"array": rows["chance"].fillna(0.0), "thickness": 1.5, "visible": source != PAPER},
                 name=source,
                 mode="markers",

@@ -11,23 +11,23 @@ from typing import Any
 
 import streamlit as st
 
-from dpviz.papers import LOCAL_RECIPES, PAPERS
-from dpviz.privacy.local import METHODS, local_guarantee, scale
+from dpviz.papers import PAPERS
+from dpviz.privacy.local import METHODS, local_guarantee
 from dpviz.privacy.registry import InputError
 from dpviz.runs.local_results import LocalResult
 from dpviz.training.limits import LIMITS, read_only
 from dpviz.training.local.experiments import BUDGETS, specs_for
 from dpviz.training.local.parsing import LABEL_NAMES, csv_header
 from dpviz.training.local.prestige_reference import walk
-from dpviz.training.local.spec import ANSWERED, LOSSES, RANGES, TRUE, LocalSpec
+from dpviz.training.local.spec import LOSSES, TRUE, LocalSpec
 from dpviz.training.local.tabular import TABULARS, Tabular, available, load_tabular, picture_data, read_upload
 from dpviz.ui.common.cards import guarantee_card, input_error
 from dpviz.ui.common.downloads import download_buttons
 from dpviz.ui.common.export_figures import FIGURE_FORMATS
-from dpviz.ui.common.handover import RecipeHandover, handed_over
 from dpviz.ui.common.image_buttons import image_buttons
 from dpviz.ui.common.runs import cached_local, show_warnings
 from dpviz.ui.local.job import Job
+from dpviz.ui.local.settings import GRADIENT_LABELS, key
 from dpviz.views.local import (
     batch_rows,
     difference_frame,
@@ -47,130 +47,7 @@ ERRORS = "local_errors"
 PICTURE: dict[str, Any] = {"length": 4.0, "radius": 1.5, "epochs": 4, "batch_size": 1}
 PICTURE_VISITS = 64
 _one_file_at_a_time = threading.Lock()  # reading takes some hundred MB
-GRADIENT_LABELS = {ANSWERED: "the answered label (as printed)", TRUE: "the person's own label"}
-
-
-def key(name: str) -> dict[str, Any]:
-    return {"key": f"local.{name}", "persist_state": "session"}
-
-
-# --- from the Papers page -----------------------------------------------------------------------------------------
-
-
-def adopt() -> None:
-    """Take over the experiment that was opened on the Papers page: every widget of it, before widgets are drawn."""
-    handed = handed_over(LOCAL_RECIPES)
-    if not isinstance(handed, RecipeHandover) or handed.recipe not in LOCAL_RECIPES:
-        return
-    recipe = LOCAL_RECIPES[handed.recipe]
-    spec, here = recipe.spec, recipe.data in available()
-    names = ("method", "epsilon", "loss", "threshold", "mu", "epochs", "regularization", "radius", "length")
-    values = {name: getattr(spec, name) for name in (*names, "gradient_label")}
-    values |= {"batch": spec.batch_size, "split": (1 - spec.share) / spec.share}
-    values |= {"data": recipe.data} if here else {}
-    for name, value in values.items():
-        st.session_state[f"local.{name}"] = value
-    said = f"The settings come from the Papers page: {recipe.title}."
-    missing = "" if here else f" {TABULARS[recipe.data].title} is not there, so the data stay as they were."
-    st.toast(said + missing)
-
-
-# --- settings -----------------------------------------------------------------------------------------------------
-
-
-def settings() -> LocalSpec:
-    """The inputs of Algorithm 1 as widgets."""
-    left, right = st.columns(2)
-    method = left.selectbox(
-        "Method in the picture",
-        [name for name, method in METHODS.items() if method.private],
-        format_func=METHODS.titles.__getitem__,
-        help="  \n".join(f"**{METHODS[name].title}**: {METHODS[name].help}" for name in METHODS),
-        **key("method"),
-    )
-    epsilon = right.number_input("ε of one visit", 0.01, 20.0, 1.0, 0.1, format="%.3g", **key("epsilon"))
-    parts = st.slider(
-        "Gradient's part for each part of the curriculum (r : s = 1 : …)",
-        0.25,
-        10.0,
-        4.0,
-        0.25,
-        help="The paper splits ε as 1 : 4. Only PRESTIGE pays for its curriculum's answer.",
-        **key("split"),
-    )
-    left, right = st.columns(2)
-    loss = left.selectbox(
-        "Loss",
-        list(LOSSES),
-        format_func=LOSSES.titles.__getitem__,
-        help="  \n".join(f"**{LOSSES[name].title}**: {LOSSES[name].help}" for name in LOSSES),
-        **key("loss"),
-    )
-    batch = right.segmented_control("Batch size", [1, 5, 10], default=1, required=True, **key("batch"))
-    threshold = left.number_input("Threshold D", value=1.5, step=0.1, help=RANGES["threshold"].help, **key("threshold"))
-    mu = right.number_input("Its step μ", 0.0, 100.0, 1.0, 0.1, help=RANGES["mu"].help, **key("mu"))
-    with st.expander("More: steps, lengths, and which label the gradient uses"):
-        more = _more(loss)
-    return LocalSpec(
-        method=method,
-        epsilon=epsilon,
-        loss=loss,
-        batch_size=batch,
-        share=1 / (1 + parts),
-        threshold=threshold,
-        mu=mu,
-        **more,
-    )
-
-
-def _more(loss: str) -> dict[str, Any]:
-    left, right = st.columns(2)
-    names = {"epochs": "Epochs (visits)", "regularization": "λ", "radius": "Radius R", "length": "Length of rows"}
-    values: dict[str, Any] = {}
-    for place, (name, title) in zip((left, right, left, right), names.items(), strict=True):
-        knob = RANGES[name]
-        if name == "epochs":
-            values[name] = place.number_input(
-                title, int(knob.low), 100, int(knob.default), help=knob.help, format="%d", **key(name)
-            )
-        else:
-            values[name] = place.number_input(
-                title, knob.low, knob.high, float(knob.default), help=knob.help, format="%.4g", **key(name)
-            )
-    for name, knob in LOSSES[loss].knobs.items():
-        title, first = f"{LOSSES[loss].title}: {name}", float(knob.default)
-        values["loss_knob"] = left.number_input(
-            title, knob.low, knob.high, first, help=knob.help, **key(f"{loss}.{name}")
-        )
-    values["gradient_label"] = st.selectbox(
-        "Gradients are made with",
-        list(GRADIENT_LABELS),
-        format_func=GRADIENT_LABELS.__getitem__,
-        **key("gradient_label"),
-    )
-    return values
-
-
-def numbers(spec: LocalSpec, data: Tabular) -> None:
-    """What the settings come to: how often labels flip, how little a private gradient leans."""
-    unbiased = scale(data.dimension, spec.gradient_epsilon)
-    left, middle, right = st.columns(3)
-    left.metric(
-        "Labels flipped",
-        f"{100 * spec.flip:.1f} %",
-        help="1 / (e^ε_r + 1). Half of them would say nothing at all.",
-    )
-    middle.metric(
-        "Towards the gradient",
-        f"{100 / (1 + math.exp(-spec.gradient_epsilon)):.1f} %",
-        help="How often a gradient of full length is answered from its own half-sphere; 50 % is a fair coin.",
-    )
-    right.metric(
-        "Length sent, B / L",
-        f"{unbiased:.1f}",
-        help=f"What makes answers unbiased in {data.dimension} dimensions. The paper prints twice that, "
-        f"{2 * unbiased:.1f}; its learning rate R / (λ B √t) cancels either.",
-    )
+TABLE_3 = {"a7a": "Adult (a7a)", "mnist38": "MNIST 3 / 8"}
 
 
 # --- the picture --------------------------------------------------------------------------------------------------
@@ -343,7 +220,7 @@ def results(spec: LocalSpec | None, data: Tabular | None) -> None:
 def _title(result: LocalResult) -> str:
     """A result by what sets it apart: loss, batch size, how lambda was found, and what differs from the paper."""
     row, usual = result.rows[0], LocalSpec()
-    words = [f"{LOSSES[row['loss'].title]} loss", f"batch {row['batch_size']}"]
+    words = [f"{LOSSES[row['loss']].title} loss", f"batch {row['batch_size']}"]
     words += ["λ by cross-validation" if result.settings.get("cross_validated") else f"λ = {row['regularization']:g}"]
     words += [f"gradients with {GRADIENT_LABELS[TRUE]}"] if row.get("gradient_label") == TRUE else []
     changed = {name: result.settings.get(name) for name in ("share", "threshold", "mu")}
@@ -395,14 +272,15 @@ def _cached() -> tuple[LocalResult, ...]:
 
 def table3() -> None:
     """Table 3 as reported, and ours where the data can be had."""
-    found = _cached()
-    for place, (name, title) in zip(st.columns(2), (("a7a", "a7a"), ("mnist38", "MNIST 3 / 8")), strict=True):
-        place.markdown(f"**{title}**")
-        place.dataframe(table3_frame(found, name), hide_index=True)
-    st.caption(
-        "ε = 1 a visit, batch 1, 20 repeats, λ chosen by cross-validation for every row on its own. The "
-        "paper's MNIST38 has 450,000 training rows, MNIST itself 11,982. SUSY, REAL-SIM, Cyberbully and MarketScan "
-        "diabetes cannot be had: their rows stay reported only."
-    )
+    cached = _cached()
+    with st.expander("Its Table 3, reported and ours"):
+        for place, (name, title) in zip(st.columns(2), TABLE_3.items(), strict=True):
+            place.markdown(f"**{title}**")
+            place.dataframe(table3_frame(cached, name), hide_index=True)
+        st.caption(
+            "ε = 1 per visit, batch 1, 20 repeats, λ chosen by cross-validation for every row on its own. The "
+            "paper's MNIST38 has 450,000 training rows, MNIST itself 11,982. SUSY, REAL-SIM, Cyberbully and MarketScan "
+            "diabetes cannot be had: their rows stay reported only."
+        )
     with st.expander("Why PRESTIGE does not come out ahead here, and what was tried"):
         st.markdown("\n".join(f"- {line}" for line in PAPERS["prestige"].tried))

@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import expect
 from streamlit.testing.v1 import AppTest
 
+from dpviz.ui.common.navigation import PAGES
 from dpviz.views.pitfalls import PITFALLS
 from tests.browser import ROOT
 
@@ -52,6 +53,9 @@ def test_the_slider_moves_epsilon_and_another_curve_can_be_chosen(tmp_path):
     )
     at = AppTest.from_file(str(script), default_timeout=30).run()
     assert not at.exception
+    assert at.markdown[0].value.startswith("**Epsilon (ε) limits how much")
+    links = [link.proto.page for link in at.get("page_link")]
+    assert links == [page.path.stem for page in PAGES if page.how_to_read]
     assert any("costs ε = 1.994" in text.value for text in at.markdown)
     at.slider(key="guide.sigma").set_value(5.0).run()
     assert not at.exception
