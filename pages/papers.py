@@ -3,12 +3,12 @@
 import streamlit as st
 
 from dpviz.ui.common.shell import ensure_navigation
-from dpviz.ui.papers.page import choose_paper, proposal, tables, warnings, what_holds
+from dpviz.ui.papers.page import choose_paper, place_of, proposal, tables, warnings, what_holds
 
 ensure_navigation()
 st.title("Papers")
 paper = choose_paper()
-with st.empty().container():  # nothing of another paper stays while this one is worked out
+with place_of(paper):
     proposal(paper)
     st.header("What holds")
     what_holds(paper)

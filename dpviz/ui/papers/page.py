@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from dpviz.papers import PAPERS, Paper, local_recipes_of, recipes_of
 from dpviz.papers.claims import claims_of
@@ -46,6 +47,11 @@ def choose_paper() -> Paper:
     )
     state[ADDRESS] = st.query_params["paper"] = name or next(iter(PAPERS))
     return PAPERS[state[ADDRESS]]
+
+
+def place_of(paper: Paper) -> DeltaGenerator:
+    """Every paper has a place of its own, and the others are emptied at once: no old row waits for the new ones."""
+    return {name: st.empty() for name in PAPERS}[paper.name].container()
 
 
 def results() -> tuple[dict[str, Measured], tuple[str, ...]]:
