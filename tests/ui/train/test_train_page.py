@@ -330,7 +330,7 @@ def test_rename_duplicate_and_delete_do_what_they_say(folder):
 
 def shown_title(at: AppTest) -> str:
     """The title of the run whose curves are shown."""
-    return next(one.value for one in at.markdown if one.value.startswith("####"))[5:].partition(" :")[0]
+    return next(one.value for one in at.markdown if "-badge[" in one.value).lstrip("# ").partition(" :")[0]
 
 
 def select_rows(at: AppTest, *places: int) -> AppTest:
