@@ -20,10 +20,10 @@ from dpviz.training.local.tabular import picture_data
 from dpviz.ui.common.export_figures import as_csv, as_html
 from dpviz.ui.local.job import Job
 from dpviz.ui.train import launch
-from dpviz.views.comparison import comparison_frame, fold
-from dpviz.views.comparison_figures import comparison_figure
+from dpviz.views.comparison_figures import curves_figure
 from tests.browser import ROOT, start_server, stop_server
 from tests.views.made_runs import keep, made_run, made_spec
+from tests.views.test_comparison_figures import scene_of
 
 EVIL = "<script>window.sprung=1</script><img src=x onerror=window.sprung=1>![x](http://192.0.2.1/y.png)"
 
@@ -52,8 +52,8 @@ def button(at: AppTest, label: str):
 
 
 def exported_page() -> str:
-    runs = [made_run("a", title=EVIL), made_run("b", title=EVIL, best=0.8)]
-    return as_html(comparison_figure(fold(comparison_frame(runs)), "epsilon_sound", "test_accuracy")).decode()
+    scene = scene_of([made_run("a", title=EVIL), made_run("b", title=EVIL, sigma=1.5, best=0.8)])
+    return as_html(curves_figure(scene.folded, scene, "epsilon_sound", "test_accuracy")).decode()
 
 
 def test_a_title_in_an_exported_page_is_no_markup(tmp_path, new_page):

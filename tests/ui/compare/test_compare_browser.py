@@ -116,10 +116,14 @@ def test_a_click_in_the_figure_moves_the_cursor(crowded, new_page):
     expect(page.get_by_text(re.compile("At ε ≤ 0.5 on Fashion-MNIST")).first).to_be_visible(timeout=WAIT)
     ticks = page.locator(".js-plotly-plot .scatterlayer .trace").last.locator(".points path")
     expect(ticks.nth(10)).to_be_attached(timeout=WAIT)  # a line without a width is hidden to Playwright
-    box = ticks.nth(ticks.count() // 2).bounding_box()
-    page.mouse.move(box["x"] - 3, box["y"] + box["height"] / 2 - 2)
-    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    expect(page.locator(".hoverlayer .hovertext")).to_be_visible(timeout=WAIT)
+    hover = page.locator(".hoverlayer .hovertext")
+    for _ in range(40):  # the page may still be moving under the pointer
+        box = ticks.nth(ticks.count() // 2).bounding_box()
+        page.mouse.move(box["x"] - 3, box["y"] + box["height"] / 2 - 2)
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        page.wait_for_timeout(500)
+        if hover.count():
+            break
     page.mouse.down()
     page.mouse.up()
     expect(page.get_by_text(re.compile(r"At ε ≤ (?!0\.5 )\S+ on Fashion-MNIST")).first).to_be_visible(timeout=WAIT)
