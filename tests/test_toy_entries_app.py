@@ -144,7 +144,7 @@ def test_a_paper_has_its_page_with_its_picture_and_its_table(address, new_page):
     expect(page.get_by_role("radio", name="Toy", exact=True)).to_be_checked()
     expect(page.locator(".js-plotly-plot")).to_be_visible()
     expect(page.get_by_text("Steps of a toy.").last).to_be_visible()
-    expect(page.get_by_text("Table 1", exact=True)).to_be_visible()
+    expect(page.get_by_text("Table 1 (1)", exact=True)).to_be_visible()
 
 
 def test_a_page_is_in_the_navigation_and_in_the_guide(address, new_page):

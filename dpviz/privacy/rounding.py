@@ -71,7 +71,8 @@ def epsilon_kind(epsilon: Epsilon) -> str:
         return epsilon.fallback.partition(", because")[0]
     if epsilon.delta == 0:  # pure budgets only add up
         return "exact"
-    kind = ACCOUNTANTS[epsilon.accountant].kind
+    entry = ACCOUNTANTS.get(epsilon.accountant)  # a record from elsewhere may name one that is not here
+    kind = entry.kind if entry else epsilon.accountant
     return f"{kind}, wide" if epsilon.wide else kind
 
 

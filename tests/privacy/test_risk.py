@@ -95,7 +95,7 @@ def test_mu_and_regret_of_a_curve_are_the_least_that_do() -> None:
 @pytest.mark.parametrize("accountant", ["pld", "rdp"])
 def test_the_profile_agrees_with_delta_under_every_assumption(sampling: str, adjacency: str, accountant: str) -> None:
     named = {"sampling": sampling, "adjacency": adjacency, "accountant": accountant}
-    if adjacency not in SAMPLINGS[sampling].facts["adjacencies"]:
+    if adjacency not in SAMPLINGS[sampling].adjacencies:
         with pytest.raises(InputError, match="no price"):
             risk(LINE, **named)
         return
