@@ -11,7 +11,8 @@ from functools import partial
 import numpy as np
 
 from dpviz.privacy.gaussian import gaussian_epsilon, log_delta
-from dpviz.privacy.pld.composition import Band, band, band_path, delta_band
+from dpviz.privacy.pld.bands import band, band_path, delta_band
+from dpviz.privacy.pld.composition import Band
 from dpviz.privacy.pld.loss_grid import GridTooLarge, NoBand
 from dpviz.privacy.rdp import (
     CONVERSIONS,

@@ -32,7 +32,8 @@ from dpviz.privacy import (
 )
 from dpviz.privacy.calibrate import _meet
 from dpviz.privacy.gaussian import composed_mu, gaussian_epsilon, log_delta
-from dpviz.privacy.pld.composition import Composed, band, bound_curve, epsilon_at
+from dpviz.privacy.pld.bands import band, bound_curve
+from dpviz.privacy.pld.composition import Composed, epsilon_at
 from dpviz.privacy.pld.dominating_pairs import REMOVE
 from dpviz.privacy.pld.grids import Shape, usual_moments
 

@@ -14,8 +14,9 @@ from mpmath import mp, mpf
 from dpviz.privacy import Epsilon, Ledger, Phase, epsilon
 from dpviz.privacy.accountants import settled
 from dpviz.privacy.gaussian import composed_mu, gaussian_epsilon, log_delta
-from dpviz.privacy.pld import composition as pld
-from dpviz.privacy.pld.composition import bound_curve, delta_at, epsilon_at
+from dpviz.privacy.pld import bands, composition
+from dpviz.privacy.pld.bands import bound_curve
+from dpviz.privacy.pld.composition import delta_at, epsilon_at
 from dpviz.privacy.pld.dominating_pairs import ADD, REMOVE, REPLACE, Direction, Masses, Steps
 from dpviz.privacy.pld.grids import Shape, usual_moments
 from dpviz.privacy.pld.loss_grid import Cells, Grid, GridTooLarge, Strip, _lend, lower_cells, upper_cells
@@ -23,7 +24,9 @@ from dpviz.privacy.pld.spectra import tilted_rows
 from dpviz.privacy.prices import _rising
 
 
-def band_on(grid: Grid, phase: Phase, question: pld.Question, direction: Direction = REMOVE) -> tuple[float, float]:
+def band_on(
+    grid: Grid, phase: Phase, question: composition.Question, direction: Direction = REMOVE
+) -> tuple[float, float]:
     lower, upper = (bound_curve(bound, direction, grid, [phase], question, [0])[0] for bound in ("lower", "upper"))
     return lower, upper
 
@@ -159,11 +162,11 @@ def test_lending_between_cells_only_lowers_delta(doubt: float) -> None:
             assert (mass * -np.expm1(np.minimum(at - losses, 0.0))).sum() <= truth + 1e-13, number
 
 
-def compose_cells(bound: str, cells: Cells, grid: Grid, count: int) -> pld.Composed:
+def compose_cells(bound: str, cells: Cells, grid: Grid, count: int) -> composition.Composed:
     (row,) = tilted_rows([cells], grid)
-    tally = pld.Tally(grid)
+    tally = composition.Tally(grid)
     tally.add(row, count)
-    return pld._compose(bound, tally)
+    return composition.compose(bound, tally)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 10, 100])
@@ -224,11 +227,11 @@ def test_what_the_window_misses_is_counted_on_both_sides() -> None:
 def test_what_may_have_wrapped_around_is_taken_off_the_lower_epsilon() -> None:
     """As little of it as is allowed at all: 1/2,000 of delta, where 1/1,000 gives no lower bound."""
     interval, losses = 0.01, 0.01 * np.arange(100)
-    discounted = pld._discounted(np.full(losses.size, 0.001), interval)
+    discounted = composition._discounted(np.full(losses.size, 0.001), interval)
     curve = np.cumsum(math.expm1(interval) * discounted[::-1])[::-1]
-    composed = pld.Composed(losses, curve, discounted, 0.0, 0.0, 0.0, 0.0, 1.0)
+    composed = composition.Composed(losses, curve, discounted, 0.0, 0.0, 0.0, 0.0, 1.0)
     delta = float(curve[40])
-    outside = delta / 2000 / float(composed.scale(losses[40])) / pld._peak(1.0)
+    outside = delta / 2000 / float(composed.scale(losses[40])) / composition._peak(1.0)
     lower = epsilon_at(delta).lower
     assert lower(composed) == pytest.approx(losses[40])
     assert lower(dataclasses.replace(composed, outside=outside)) <= composed.epsilon(delta * (1 + 1 / 2001))
@@ -238,11 +241,11 @@ def test_what_may_have_wrapped_around_is_taken_off_the_lower_epsilon() -> None:
 def test_every_direction_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """`remove` is the worst on every ledger that was tried, but nobody has proved that it always is."""
     ledger, delta = Ledger([Phase(0.6, 0.3, 20)]), 1e-6
-    usual = pld.band(ledger, delta)
-    monkeypatch.setitem(pld.DIRECTIONS, "add-remove", (ADD, REMOVE))
-    pld._band.cache_clear()
-    swapped = pld.band(ledger, delta)
-    pld._band.cache_clear()
+    usual = bands.band(ledger, delta)
+    monkeypatch.setitem(bands.DIRECTIONS, "add-remove", (ADD, REMOVE))
+    bands._band.cache_clear()
+    swapped = bands.band(ledger, delta)
+    bands._band.cache_clear()
     assert swapped == pytest.approx(usual, rel=1e-3)
     assert band_on(pld_grid(ledger, delta), ledger.phases[0], epsilon_at(delta), ADD)[1] < 0.9 * usual[0]
 
@@ -253,9 +256,9 @@ def pld_grid(ledger: Ledger, delta: float) -> Grid:
 
 def test_bounds_that_contradict_each_other_are_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     ledger, delta = Ledger([Phase(1.1, 0.0123, 100)]), 1e-5
-    monkeypatch.setattr(pld, "bound_curve", lambda bound, *_: [2.0] if bound == "lower" else [1.0])
+    monkeypatch.setattr(bands, "bound_curve", lambda bound, *_: [2.0] if bound == "lower" else [1.0])
     found = epsilon(ledger, delta)
-    pld._band.cache_clear()
+    bands._band.cache_clear()
     bound = epsilon(ledger, delta, accountant="rdp").upper
     assert (found.lower, found.upper) == (0.0, bound)
     assert found.fallback == "RDP upper bound, because its lower and upper bounds contradict each other"

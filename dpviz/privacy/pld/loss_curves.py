@@ -12,7 +12,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from dpviz.privacy.pld.composition import Composed, composed, delta_at, merged
+from dpviz.privacy.pld.bands import merged
+from dpviz.privacy.pld.composition import Composed, composed, delta_at
 from dpviz.privacy.pld.dominating_pairs import DIRECTIONS, FloatArray
 from dpviz.privacy.pld.grids import (
     TILT_RUNG,
