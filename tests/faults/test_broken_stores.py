@@ -16,6 +16,7 @@ from streamlit.testing.v1 import AppTest
 from dpviz.runs import Store
 from dpviz.runs.store import store as store_module
 from tests.browser import ROOT
+from tests.page_words import page_words
 from tests.runs.conftest import Foreground, small_spec
 from tests.views.made_runs import keep, made_run
 
@@ -37,11 +38,6 @@ def open_page(name: str) -> AppTest:
     return at
 
 
-def words(at: AppTest) -> str:
-    """What a page says, its tables included."""
-    return str(at.main) + "".join(frame.value.to_string() for frame in at.dataframe)
-
-
 def button(at: AppTest, label: str):
     return next(button for button in at.button if button.label == label)
 
@@ -55,7 +51,7 @@ def test_on_a_read_only_disk_every_page_stands_and_runs_are_compared(folder, rea
         for name in PAGES:
             at = open_page(name)
             assert not at.error
-            assert name not in READING or "Kept" in words(at)
+            assert name not in READING or "Kept" in page_words(at)
 
 
 def test_on_a_read_only_disk_a_launch_and_a_delete_are_refused_in_a_sentence(folder, read_only):
@@ -102,8 +98,8 @@ def test_broken_and_foreign_folders_hide_no_whole_run_on_any_page(folder, name):
         break_it(folder / run_id)
     keep(folder, made_run(title="Whole", diagnostics=True))
     at = open_page(name)
-    assert "Whole" in words(at)
-    assert str(folder) not in words(at)
+    assert "Whole" in page_words(at)
+    assert str(folder) not in page_words(at)
 
 
 UNREADABLE = """

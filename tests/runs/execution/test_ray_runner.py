@@ -265,7 +265,9 @@ def test_a_page_gives_a_sweep_to_the_cluster_that_the_environment_names(address,
         monkeypatch.setenv(name, value)
     at = open_page(**{"sweep.keys": ["learning_rate"], "sweep.values.learning_rate": "0.5, 2"})
     at.selectbox(key="train.model").set_value("logistic").run()
-    button(at, "Quick look").click().run()
+    at.number_input(key="train.examples").set_value(2000).run()
+    at.number_input(key="train.size.epochs").set_value(3).run()
+    at.number_input(key="train.size.batch_size").set_value(200).run()
     button(at, "Launch sweep").click().run()
     assert not at.exception
     store = Store(runs)
@@ -276,6 +278,7 @@ def test_a_page_gives_a_sweep_to_the_cluster_that_the_environment_names(address,
         time.sleep(0.1)
     assert drive.problem == ""
     assert_as_in_the_queue(store, Store(tmp_path / "queue"))
+    drive.runner.close()  # a cluster that still has a client cannot be taken down
 
 
 @pytest.mark.faults

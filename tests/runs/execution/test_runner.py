@@ -45,7 +45,7 @@ def whole(store, spec):
 
 @pytest.fixture
 def runner(store):
-    runner = QueueRunner(store)
+    runner = QueueRunner(store, threads=1)
     yield runner
     runner.close()
 

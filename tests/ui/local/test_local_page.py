@@ -51,8 +51,8 @@ def test_the_page_comes_up_with_a_picture_a_card_and_table_3(first):
     assert metrics["Sound ε"] == "10.00"
     assert metrics["Labels flipped"] == "45.0 %"
     assert len(first.dataframe) >= 2
-    assert first.markdown[0].value.startswith("What if nobody may see the data?")
-    assert "Its Table 3, reported and ours" in [fold.label for fold in first.expander]
+    assert first.markdown[0].value.startswith("You want to learn from people who trust nobody")
+    assert "The paper's Table 3 beside ours" in [fold.label for fold in first.expander]
 
 
 def test_an_experiment_from_the_papers_page_fills_in_every_setting_once():

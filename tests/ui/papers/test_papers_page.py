@@ -102,6 +102,7 @@ def test_an_experiment_of_prestige_opens_on_the_local_privacy_page(address, new_
     browser.get_by_role("link", name="MNIST 3 / 8, DJW, Gompertz loss").first.click()
     browser.wait_for_url("**/local*")
     browser.get_by_text("The settings come from the Papers page").wait_for()
+    browser.get_by_text("More settings: loss").click()
     expect(browser.get_by_role("combobox", name="Loss")).to_have_value("Gompertz")
 
 

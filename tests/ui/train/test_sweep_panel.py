@@ -318,7 +318,7 @@ def test_a_sweep_of_two_by_two_is_launched_watched_to_its_end_and_folded(serve, 
     page.get_by_role("button", name="Launch sweep").click()
     expect(page.get_by_text("4 of 4 runs done")).to_be_visible(timeout=WAIT)
     expect(page.get_by_text("All 4 runs composed")).to_be_visible(timeout=WAIT)
-    expect(page.get_by_test_id("stDataFrame")).to_be_visible(timeout=WAIT)
+    expect(page.get_by_test_id("stDataFrame").first).to_be_visible(timeout=WAIT)
     store = Store(runs)
     found = result(store, sweep_ids(store)[0])
     assert (found.done, found.failed) == (4, 0)

@@ -542,6 +542,7 @@ def test_the_same_run_is_seen_and_stopped_from_two_tabs(lab, new_page):
 
 
 def test_a_quick_look_is_launched_at_once_and_several_runs_are_selected_in_the_list(lab, new_page):
+    keep(lab.folder / "runs", made_run())
     page = new_page(f"{lab.url}/train", viewport={"width": 1400, "height": 1400})
     fill_in_quick_logistic(page)
     page.get_by_role("button", name="Quick look").click()
