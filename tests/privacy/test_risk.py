@@ -127,13 +127,25 @@ def test_success_is_what_the_prior_says_and_a_share_of_what_it_leaves_open() -> 
     assert found.success(0.0) == found.success(1.0) == (1.0, 1.0)
 
 
-@pytest.mark.parametrize(("rate", "least"), [(1.0, 1.0), (0.01, 1 - 0.99**100)])
-def test_a_step_without_noise_tells_everything(rate: float, least: float) -> None:
-    found = risk([(1.0, rate, 10), (0.0, rate, 100)])
-    assert found.tpr(0.0) == (pytest.approx(least), 1.0)
-    assert found.advantage == (pytest.approx(least), 1.0)
-    assert found.gdp.mu == math.inf
-    assert risk([(0.0, rate, 1)], accountant="rdp").tpr(0.0) == (0.0, 1.0)
+@pytest.mark.parametrize("accountant", ["pld", "rdp"])
+@pytest.mark.parametrize("rate", [1.0, 0.01])
+def test_a_step_without_noise_tells_everything_about_those_who_are_in_it(rate: float, accountant: str) -> None:
+    found = risk([(1.0, rate, 10), (0.0, rate, 100)], accountant=accountant)
+    least, most = 1 - (1 - rate) ** 100 if accountant == "pld" else 0.0, 1 - (1 - rate) ** 110
+    assert found.tpr(0.0) == (pytest.approx(least), pytest.approx(most))
+    assert found.advantage == (pytest.approx(least), pytest.approx(most))
+    assert found.gdp.mu == (math.inf if rate == 1 else pytest.approx(ndtri(most) - ndtri(1e-10)))
+
+
+@pytest.mark.parametrize("accountant", ["pld", "rdp"])
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
+@pytest.mark.parametrize("sigma", [0.05, 1e-3, 1e-9])
+def test_an_example_that_is_in_no_batch_is_safe_at_any_noise(accountant: str, adjacency: str, sigma: float) -> None:
+    found = risk([(sigma, 0.01, 50), (1.0, 0.02, 10)], accountant=accountant, adjacency=adjacency)
+    used = 1 - 0.99**50 * 0.98**10
+    assert found.advantage.upper <= used * (1 + 1e-9)
+    assert found.tpr(0.001).upper <= (used + 0.001) * (1 + 1e-9)
+    assert found.gdp.mu < math.inf
 
 
 @pytest.mark.parametrize(
@@ -275,15 +287,34 @@ def test_calibration_keeps_its_promise_in_every_measure(number: int) -> None:
     rng = np.random.default_rng([7, number])
     ledger, _ = random_ledger(rng, KINDS[number % 4], usual=True)
     shape = [phase.noise_multiplier for phase in ledger.phases]
-    drawn = 1 - 0.99 ** (100 * len(shape))  # an example that is in no batch is safe, however little noise there is
-    limits = {"epsilon": (0.3, 8), "advantage": (0.01, 0.9 * drawn), "tpr": (0.002, 0.6 * drawn), "mu": (0.1, 3)}
+    used = 1 - 0.99 ** (100 * len(shape))
+    limits = {"epsilon": (0.3, 8), "advantage": (0.01, 0.95), "tpr": (0.002, 0.95), "mu": (0.1, 3)}
     for measure in MEASURES:
         target = Target(float(rng.uniform(*limits[measure])), measure)
+        if MEASURES[measure].most == 1 and target.value > used:
+            with pytest.raises(InputError, match="with hardly any noise it comes to"):
+                calibrate(shape, 0.01, target, 1e-5)
+            continue
         found = calibrate(shape, 0.01, target, 1e-5)
         assert 0.999 * target.value <= found.achieved <= target.value
         assert np.allclose(found.sigmas, found.factor * np.array(shape))
         again = MEASURES[measure].cost(epoch_phases(found.sigmas, 0.01), 1e-5, Assumptions(), target.fpr)
         assert again.upper == pytest.approx(found.achieved, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("value", "measure", "reached"), [(0.7, "advantage", 0.6339), (0.7, "tpr", 0.6349), (7.0, "mu", 6.703)]
+)
+@pytest.mark.parametrize("accountant", ["pld", "rdp"])
+def test_a_target_above_what_hardly_any_noise_reaches_is_refused(
+    value: float, measure: str, reached: float, accountant: str
+) -> None:
+    """One epoch of batches of 1 %: an example is in any of them with chance 0.63397."""
+    words = rf"meets the target {value:g}: with hardly any noise it comes to {reached}; choose a smaller one"
+    with pytest.raises(InputError, match=words):
+        calibrate([1.0], 0.01, Target(value, measure), 1e-5, accountant=accountant)
+    met = calibrate([1.0], 0.01, Target(reached, measure), 1e-5, accountant=accountant)
+    assert 0.999 * reached <= met.achieved <= reached
 
 
 @pytest.mark.parametrize(
