@@ -50,8 +50,8 @@ def _risk_row(case: str, epochs: int) -> dict[str, Any]:
         "case": case,
         "dpviz": _median(lambda: _timed(cold), 9),
         "riskcal": _median(lambda: _timed(lambda: _riskcal(phases, interval)), 3),
-        "band_lower": lower,
-        "band_upper": upper,
+        "tpr_lower": lower,
+        "tpr_upper": upper,
         "band_width_percent": 100 * (upper - lower) / upper,
     }
 

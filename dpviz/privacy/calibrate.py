@@ -12,7 +12,7 @@ from dpviz.privacy.prices import epsilon
 from dpviz.privacy.records import Epsilon, Phase, epoch_phases
 from dpviz.privacy.registry import InputError
 from dpviz.privacy.risk import Bounds, risk
-from dpviz.privacy.rounding import epsilon_number
+from dpviz.privacy.rounding import delta_number, epsilon_number
 from dpviz.privacy.schedules import MAX_SIGMA, Schedule, check_sigmas
 
 TOLERANCE = 0.001  # a calibrated epsilon is at most this share below its target, and never above it
@@ -215,7 +215,11 @@ def _bracket(
     while True:
         x_next = min(x + step, math.log(largest)) if expensive else max(x - step, -math.log(LARGEST))
         if x_next == x:
-            raise InputError(f"no scale of this schedule meets the target {target:g}; choose another one")
+            limit, change = ("as much noise as is allowed", "larger") if expensive else ("hardly any noise", "smaller")
+            raise InputError(
+                f"no scale of this schedule meets the target {target:g}: with {limit} it comes to "
+                f"{delta_number(found.upper, up=expensive)}; choose a {change} one"
+            )
         found_next = cost(math.exp(x_next))
         if (found_next.upper > target) != expensive:
             here, there = (x, found), (x_next, found_next)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Unpack
 
 import numpy as np
@@ -86,11 +87,15 @@ def delta(ledger: Phases, epsilon: float, assumptions: Assumptions | None = None
 
 def exposure(ledger: Ledger, assumptions: Assumptions) -> float:
     """How likely an example is in a step without noise, where it is known for sure; 0 if every step has noise."""
-    spoilt = [phase for phase in ledger.phases if phase.noise_multiplier == 0]
-    sampled = is_amplified(ledger, assumptions)
-    rates = [phase.sample_rate if sampled else 1.0 for phase in spoilt]
-    unmet = sum(p.steps * math.log1p(-q) if q < 1 else -math.inf for p, q in zip(spoilt, rates, strict=True))
-    return -math.expm1(unmet)
+    return usage([phase for phase in ledger.phases if phase.noise_multiplier == 0], assumptions)
+
+
+def usage(phases: Sequence[Phase], assumptions: Assumptions) -> float:
+    """How likely an example is in any of these steps. If it is not, nothing depends on it at any noise."""
+    sampled = SAMPLINGS[assumptions.sampling].amplified
+    rates = [phase.sample_rate if sampled else 1.0 for phase in phases]
+    unused = sum(p.steps * math.log1p(-q) if q < 1 else -math.inf for p, q in zip(phases, rates, strict=True))
+    return -math.expm1(unused)
 
 
 def upper_deltas(ledger: Ledger, epsilons: FloatArray, assumptions: Assumptions) -> FloatArray:

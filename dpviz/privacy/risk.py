@@ -22,7 +22,7 @@ from dpviz.privacy.gaussian import composed_mu, log_delta, visits
 from dpviz.privacy.pld.composition import Contradiction
 from dpviz.privacy.pld.loss_curves import loss_curves
 from dpviz.privacy.pld.loss_grid import NoBand
-from dpviz.privacy.prices import exposure, is_amplified, upper_deltas
+from dpviz.privacy.prices import exposure, is_amplified, upper_deltas, usage
 from dpviz.privacy.records import Ledger, Phases, check_epsilon
 from dpviz.privacy.registry import InputError
 from dpviz.privacy.trade_off import (
@@ -120,26 +120,32 @@ def risk(ledger: Phases, assumptions: Assumptions | None = None, **named: Unpack
     """
     assumptions, ledger = assumed(assumptions, named), Ledger(ledger)
     adjacency, tight = assumptions.priced_as, ACCOUNTANTS[assumptions.accountant].certified
+    # No delta is larger than the chance that an example is used at all.
+    most = min(usage(ledger.phases, assumptions) * (1 + ROUNDED), 1.0)
     exposed = exposure(ledger, assumptions)
     if exposed:
-        lower = from_attacks(np.zeros(1), np.array([exposed])) if exposed < 1 else EVERYTHING
-        return Risk(lower if tight else NOTHING, EVERYTHING, assumptions)
+        return Risk(_given_away(exposed) if tight else NOTHING, _given_away(most), assumptions)
     if not is_amplified(ledger, assumptions) and tight:
         mu = composed_mu(visits(ledger), adjacency)
         return Risk(*_gaussian(mu), assumptions, mu=mu)
     if not tight:
-        return Risk(NOTHING, _from_deltas(ledger, assumptions), assumptions)
+        return Risk(NOTHING, _from_deltas(ledger, assumptions, most), assumptions)
     try:
-        return Risk(*_certified(ledger, adjacency), assumptions)
+        return Risk(*_certified(ledger, adjacency, most), assumptions)
     except NoBand as reason:
-        return Risk(
-            NOTHING, _from_deltas(ledger, assumptions), assumptions, fallback=f"RDP upper bound, because {reason}"
-        )
+        upper = _from_deltas(ledger, assumptions, most)
+        return Risk(NOTHING, upper, assumptions, fallback=f"RDP upper bound, because {reason}")
 
 
-def _certified(ledger: Ledger, adjacency: str) -> tuple[TradeOff, TradeOff]:
+def _given_away(chance: float) -> TradeOff:
+    """Of an example that is known for sure with this chance, and otherwise not used."""
+    return from_attacks(np.zeros(1), np.array([chance]))
+
+
+def _certified(ledger: Ledger, adjacency: str, most: float) -> tuple[TradeOff, TradeOff]:
     curves = loss_curves(ledger, adjacency)
-    lower, upper = from_attacks(curves.fprs, curves.tprs), from_guarantees(curves.epsilons, curves.deltas)
+    lower = from_attacks(curves.fprs, curves.tprs)
+    upper = from_guarantees(curves.epsilons, np.minimum(curves.deltas, most))
     if not (lower.tprs <= upper.tpr(lower.fprs) + ROUNDED).all():
         raise Contradiction("its lower and upper bounds contradict each other")
     return lower, upper
@@ -155,13 +161,13 @@ def _gaussian(mu: float) -> tuple[TradeOff, TradeOff]:
     return from_attacks(ndtr(-thresholds), ndtr(mu - thresholds)), from_guarantees(epsilons, deltas)
 
 
-def _from_deltas(ledger: Ledger, assumptions: Assumptions) -> TradeOff:
+def _from_deltas(ledger: Ledger, assumptions: Assumptions, most: float) -> TradeOff:
     """An upper bound from the accountant's deltas, at epsilons up to where delta no longer matters."""
     tops = np.geomspace(1e-6, LARGEST_EPSILON, 100)
     small = upper_deltas(ledger, tops, assumptions) <= 1e-14
     top = tops[small.argmax()] if small.any() else LARGEST_EPSILON
     epsilons = np.linspace(0.0, top, KNOTS)
-    return from_guarantees(epsilons, upper_deltas(ledger, epsilons, assumptions))
+    return from_guarantees(epsilons, np.minimum(upper_deltas(ledger, epsilons, assumptions), most))
 
 
 def _bounds(lower: Any, upper: Any) -> Bounds:

@@ -113,13 +113,10 @@ def _mirrored(fprs: FloatArray, tprs: FloatArray) -> TradeOff:
 
 def _convex(x: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The corners of the convex hull from below. Only convex profiles are true, so that what lies above is loose."""
-    hull: list[tuple[float, float]] = []
-    for a, b in zip(x.tolist(), y.tolist(), strict=True):
-        while len(hull) > 1:
-            (x0, y0), (x1, y1) = hull[-2:]
-            if (y1 - y0) * ((a - x0) / (x1 - x0)) < b - y0:
-                break
-            hull.pop()
-        hull.append((a, b))
-    corners = np.array(hull)
-    return corners[:, 0], corners[:, 1]
+    while True:
+        corner = np.ones(x.size, dtype=bool)
+        with np.errstate(over="ignore", invalid="ignore"):
+            corner[1:-1] = np.diff(y)[:-1] * ((x[2:] - x[:-2]) / np.diff(x)[:-1]) < y[2:] - y[:-2]
+        if corner.all():
+            return x, y
+        x, y = x[corner], y[corner]  # none of the others is a corner, whatever else is left out

@@ -10,20 +10,21 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dpviz.privacy.risk import Risk
+from dpviz.privacy.rounding import epsilon_number, percent_text
 from dpviz.views.axes import COLOURS, GREY, PALE, layout, tinted
 from dpviz.views.numbers import risk_sentence
 
-__all__ = ["people_figure", "people_frame", "risk_sentence", "trade_off_figure", "trade_off_frame"]
+__all__ = ["people_figure", "people_frame", "risk_sentence", "risk_table", "trade_off_figure", "trade_off_frame"]
 
-LEAST_FPR = 1e-5
+LEAST_FPR = 1e-4
 PEOPLE, PER_ROW = 1000, 50
 GUESSED, EXPOSED, SAFE = "found by guessing alone", "found because of the model, at most", "not found"
-TICKS = [10.0**power for power in range(-5, 1)]
+TICKS = [10.0**power for power in range(-4, 1)]
 PERCENT_TICKS = {"tickvals": TICKS, "ticktext": [f"{100 * tick:g} %" for tick in TICKS]}
 
 
 def trade_off_frame(risk: Risk, points: int = 200) -> pd.DataFrame:
-    """The share of members found (lower, upper) at false-positive rates from 0.001 % to 1."""
+    """The share of members found (lower, upper) at false-positive rates from 0.01 % to 1."""
     fprs = np.geomspace(LEAST_FPR, 1.0, points)
     lower, upper = risk.curve(fprs)
     return pd.DataFrame({"fpr": fprs, "lower": lower, "upper": upper})
@@ -50,7 +51,7 @@ def trade_off_figure(
             y=frame["upper"],
             name=name,
             mode="lines",
-            line={"color": colour, "width": 2},
+            line={"color": colour, "width": 2, "dash": "dot" if index else "solid"},  # both are seen where they meet
             customdata=frame["lower"],
             hovertemplate="%{x:.3%} false alarms: %{customdata:.3%} to %{y:.3%} of the members<extra>"
             + name
@@ -64,6 +65,22 @@ def trade_off_figure(
         figure.add_vline(x=fpr, line={"color": GREY, "width": 1})
     axis = {"type": "log", **PERCENT_TICKS} if log else {"tickformat": ".0%"}
     return figure.update_xaxes(**axis).update_yaxes(**axis)
+
+
+def risk_table(risks: Mapping[str, Risk], fpr: float = 0.001) -> pd.DataFrame:
+    """A row per schedule, as a person reads it: bands, rounded outwards, and what kind of numbers they are."""
+    return pd.DataFrame(_table_row(name, risk, fpr) for name, risk in risks.items())
+
+
+def _table_row(name: str, risk: Risk, fpr: float) -> dict[str, str]:
+    mu, regret = risk.gdp
+    return {
+        "Schedule": name,
+        "Members found": percent_text(*risk.tpr(fpr)),
+        "Advantage": percent_text(*risk.advantage),
+        "μ (regret)": f"{epsilon_number(mu)} ({regret:.2g})",
+        "Kind": risk.kind.partition(", because")[0],
+    }
 
 
 def people_frame(risk: Risk, fpr: float = 0.001) -> pd.DataFrame:
@@ -85,7 +102,7 @@ def people_figure(frame: pd.DataFrame, *, height: int = 260) -> go.Figure:
             y=people["row"],
             name=f"{len(people):,} {group}",
             mode="markers",
-            marker={"color": colour, "size": 7},
+            marker={"color": colour, "size": 5},
             hoverinfo="skip",
         )
     hidden = {"showgrid": False, "zeroline": False, "showticklabels": False, "title": None}

@@ -11,9 +11,7 @@ from scipy.special import ndtr, ndtri
 
 from dpviz.privacy import (
     ADJACENCIES,
-    MEASURES,
     SAMPLINGS,
-    Assumptions,
     InputError,
     Target,
     calibrate,
@@ -23,11 +21,8 @@ from dpviz.privacy import (
     risk,
 )
 from dpviz.privacy.pld import loss_curves as curves
-from dpviz.privacy.pld import spectra
 from dpviz.privacy.pld.composition import Contradiction
-from dpviz.privacy.trade_off import TradeOff, from_attacks, from_guarantees
-from tests.privacy.ledgers import KINDS, random_ledger
-from tests.privacy.test_random_ledgers import COUNT
+from dpviz.privacy.trade_off import TradeOff, _convex, from_attacks, from_guarantees
 
 risk_module = importlib.import_module("dpviz.privacy.risk")  # the function hides it in its package
 FPRS = (1e-6, 1e-3, 0.05, 0.3, 0.5, 0.8, 1.0)
@@ -127,13 +122,25 @@ def test_success_is_what_the_prior_says_and_a_share_of_what_it_leaves_open() -> 
     assert found.success(0.0) == found.success(1.0) == (1.0, 1.0)
 
 
-@pytest.mark.parametrize(("rate", "least"), [(1.0, 1.0), (0.01, 1 - 0.99**100)])
-def test_a_step_without_noise_tells_everything(rate: float, least: float) -> None:
-    found = risk([(1.0, rate, 10), (0.0, rate, 100)])
-    assert found.tpr(0.0) == (pytest.approx(least), 1.0)
-    assert found.advantage == (pytest.approx(least), 1.0)
-    assert found.gdp.mu == math.inf
-    assert risk([(0.0, rate, 1)], accountant="rdp").tpr(0.0) == (0.0, 1.0)
+@pytest.mark.parametrize("accountant", ["pld", "rdp"])
+@pytest.mark.parametrize("rate", [1.0, 0.01])
+def test_a_step_without_noise_tells_everything_about_those_who_are_in_it(rate: float, accountant: str) -> None:
+    found = risk([(1.0, rate, 10), (0.0, rate, 100)], accountant=accountant)
+    least, most = 1 - (1 - rate) ** 100 if accountant == "pld" else 0.0, 1 - (1 - rate) ** 110
+    assert found.tpr(0.0) == (pytest.approx(least), pytest.approx(most))
+    assert found.advantage == (pytest.approx(least), pytest.approx(most))
+    assert found.gdp.mu == (math.inf if rate == 1 else pytest.approx(ndtri(most) - ndtri(1e-10)))
+
+
+@pytest.mark.parametrize("accountant", ["pld", "rdp"])
+@pytest.mark.parametrize("adjacency", ["add-remove", "replace-one"])
+@pytest.mark.parametrize("sigma", [0.05, 1e-3, 1e-9])
+def test_an_example_that_is_in_no_batch_is_safe_at_any_noise(accountant: str, adjacency: str, sigma: float) -> None:
+    found = risk([(1.0, 0.02, 10), (sigma, 0.01, 50)], accountant=accountant, adjacency=adjacency)
+    exposed, used = 1 - 0.99**50, 1 - 0.99**50 * 0.98**10
+    assert exposed * (1 - 1e-9) <= found.advantage.upper <= used * (1 + 1e-9)
+    assert found.tpr(0.001).upper <= (used + 0.001) * (1 + 1e-9)
+    assert found.gdp.mu < math.inf
 
 
 @pytest.mark.parametrize(
@@ -232,21 +239,38 @@ def test_a_rate_that_is_none_is_refused(rate: float) -> None:
         found.delta(math.nan)
 
 
-def test_one_more_pass_costs_about_what_a_band_costs() -> None:
-    """Twice a cold band at most, with room for a busy machine; processor time, the best of three."""
+@pytest.mark.parametrize(
+    ("sigmas", "rate"),
+    [(np.linspace(5.0, 1.0, 20), 0.01), (np.linspace(2.0, 0.7, 20), 0.001), (np.repeat([4.0, 2.0, 1.0], 10), 0.02)],
+)
+def test_one_more_pass_costs_about_what_a_band_costs(sigmas: np.ndarray, rate: float) -> None:
+    """After a moved epoch, at most four bands of the same rows, in processor time and the best of five.
+
+    Measured: 1.5 to 1.9 of a band; 2.7 for few distinct steps, whose grid is finer. The rest is for a busy machine.
+    """
 
     def timed(work: object) -> float:
         started = time.process_time()
         work()
         return time.process_time() - started
 
-    def cold(factor: float) -> tuple[float, float]:
-        phases = epoch_phases(factor * np.linspace(5.0, 1.0, 20), 0.01)
-        spectra.clear()
+    def moved(factor: float) -> tuple[float, float]:
+        phases = epoch_phases(np.append(sigmas[:-1], factor * sigmas[-1]), rate)
         return timed(lambda: epsilon(phases, 1e-5)), timed(lambda: risk(phases))
 
-    bands, risks = zip(*(cold(factor) for factor in (1.01, 1.02, 1.03)), strict=True)
+    moved(1.0)
+    bands, risks = zip(*map(moved, (1.01, 1.02, 1.03, 1.04, 1.05)), strict=True)
     assert min(risks) < 4 * min(bands)
+
+
+def test_the_hull_of_a_profile_is_convex_and_nowhere_above_it() -> None:
+    rng = np.random.default_rng(3)
+    for size in (1, 2, 3, 50, 500):
+        x, y = np.sort(rng.uniform(size=size)), rng.uniform(size=size)
+        corners, heights = _convex(x, y)
+        assert (np.interp(x, corners, heights) <= y + 1e-12).all()
+        assert set(zip(corners, heights, strict=True)) <= set(zip(x, y, strict=True))
+        assert (np.diff(np.diff(heights) / np.diff(corners)) > -1e-9).all()
 
 
 # --- calibration ------------------------------------------------------------------------------------------------------
@@ -270,20 +294,19 @@ def test_a_constant_calibrated_to_error_rates_is_riskcals(fpr: float, tpr: float
     assert found.sigmas[0] == pytest.approx(theirs, rel=5e-3)
 
 
-@pytest.mark.parametrize("number", range(max(4, COUNT // 2)))
-def test_calibration_keeps_its_promise_in_every_measure(number: int) -> None:
-    rng = np.random.default_rng([7, number])
-    ledger, _ = random_ledger(rng, KINDS[number % 4], usual=True)
-    shape = [phase.noise_multiplier for phase in ledger.phases]
-    drawn = 1 - 0.99 ** (100 * len(shape))  # an example that is in no batch is safe, however little noise there is
-    limits = {"epsilon": (0.3, 8), "advantage": (0.01, 0.9 * drawn), "tpr": (0.002, 0.6 * drawn), "mu": (0.1, 3)}
-    for measure in MEASURES:
-        target = Target(float(rng.uniform(*limits[measure])), measure)
-        found = calibrate(shape, 0.01, target, 1e-5)
-        assert 0.999 * target.value <= found.achieved <= target.value
-        assert np.allclose(found.sigmas, found.factor * np.array(shape))
-        again = MEASURES[measure].cost(epoch_phases(found.sigmas, 0.01), 1e-5, Assumptions(), target.fpr)
-        assert again.upper == pytest.approx(found.achieved, rel=1e-9)
+@pytest.mark.parametrize(
+    ("value", "measure", "reached"), [(0.7, "advantage", 0.6339), (0.7, "tpr", 0.6349), (7.0, "mu", 6.703)]
+)
+@pytest.mark.parametrize("accountant", ["pld", "rdp"])
+def test_a_target_above_what_hardly_any_noise_reaches_is_refused(
+    value: float, measure: str, reached: float, accountant: str
+) -> None:
+    """One epoch of batches of 1 %: an example is in any of them with chance 0.63397."""
+    words = rf"meets the target {value:g}: with hardly any noise it comes to {reached}; choose a smaller one"
+    with pytest.raises(InputError, match=words):
+        calibrate([1.0], 0.01, Target(value, measure), 1e-5, accountant=accountant)
+    met = calibrate([1.0], 0.01, Target(reached, measure), 1e-5, accountant=accountant)
+    assert 0.999 * reached <= met.achieved <= reached
 
 
 @pytest.mark.parametrize(

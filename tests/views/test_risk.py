@@ -37,6 +37,15 @@ def test_the_curve_is_a_band_with_the_chosen_rate_and_the_guessing_line():
     assert figure.layout.xaxis.type == figure.layout.yaxis.type == "log"
 
 
+def test_the_table_has_a_row_per_schedule_with_bands_and_their_kind():
+    table = views.risk_table({"mine": FOUND, "bound": risk([(1.1, 0.01, 2000)], accountant="rdp")}, 0.001)
+    assert list(table["Schedule"]) == ["mine", "bound"]
+    assert list(table["Kind"]) == ["certified", "RDP upper bound"]
+    low, high = (float(end) for end in table["Members found"][0].removesuffix(" %").split("–"))
+    assert low <= 100 * FOUND.tpr(0.001).lower < 100 * FOUND.tpr(0.001).upper <= high
+    assert float(table["μ (regret)"][0].split()[0]) >= FOUND.gdp.mu
+
+
 def test_no_curve_gives_axes_with_labels():
     figure = views.trade_off_figure({}, fpr=0.0, log=False)
     assert [trace.name for trace in figure.data] == ["guessing"]

@@ -21,7 +21,8 @@ from dpviz.ui.schedule.settings import OWN_DATA, Settings, read_settings, settin
 from dpviz.views.numbers import epsilon_kind, epsilon_remark, epsilon_text
 
 PASTE = "paste"  # the place of what is wrong with a list
-TABS = ("Guarantee", "Price tags", "What if", "Files and code")
+TABS = ("Guarantee", "Risk", "Price tags", "What if", "Files and code")
+FPRS = (1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 
 
 def prepare() -> None:
@@ -160,7 +161,7 @@ def _notes(it: Board) -> None:
 def _details(it: Board, settings: Settings) -> None:
     """Only the tab that is open is worked out."""
     tabs = st.tabs(TABS, key="schedule.tab", on_change="rerun")
-    for tab, fill in zip(tabs, (_guarantee, _price_tags, _what_if, _files), strict=True):
+    for tab, fill in zip(tabs, (_guarantee, _risk, _price_tags, _what_if, _files), strict=True):
         if tab.open:
             with tab:
                 fill(it, settings)
@@ -169,6 +170,41 @@ def _details(it: Board, settings: Settings) -> None:
 def _guarantee(it: Board, settings: Settings) -> None:
     phases = settings.phases(it.sigmas)
     guarantee_card(steps_guarantee(*PLAIN, phases, settings.delta, settings.assumptions))
+
+
+@st.fragment
+def _risk(it: Board, settings: Settings) -> None:
+    """A fragment of its own: the slider redraws no more than this."""
+    from dpviz.views import risk as views
+
+    mine = settings.risk(it.sigmas)
+    risks = {"this schedule": mine, **{pin.name: settings.risk(pin.sigmas) for pin in it.pins}}
+    left, right = st.columns(2, gap="medium")
+    fpr = left.select_slider(
+        "False alarms that the attacker accepts",
+        FPRS,
+        value=0.001,
+        format_func=lambda rate: f"1 in {1 / rate:,.0f}",
+        key="schedule.fpr",
+        persist_state="session",
+    )
+    words = views.risk_sentence(mine, fpr)
+    frames = {name: views.trade_off_frame(each) for name, each in risks.items()}
+    left.plotly_chart(
+        views.trade_off_figure(frames, fpr),
+        alt="Members found against false alarms, one band per schedule. " + words,
+        config={"displayModeBar": False},
+    )
+    right.markdown(f"**{words}**")
+    people = views.people_frame(mine, fpr)
+    right.plotly_chart(views.people_figure(people), alt=f"1,000 members. {words}", config={"displayModeBar": False})
+    st.table(views.risk_table(risks, fpr), hide_index=True, border="horizontal")
+    st.caption(
+        "The attacker sees every noisy step, knows all other examples and has any computer; who sees only the model "
+        "finds fewer. Advantage: the most by which the share of members found exceeds the share of false alarms. μ: "
+        "Gaussian differential privacy with this μ is at least as risky everywhere; its regret is by how much it "
+        "overstates the rates. Batches and neighbours are those of the settings; δ plays no part."
+    )
 
 
 def _price_tags(it: Board, settings: Settings) -> None:

@@ -21,9 +21,11 @@ from dpviz.privacy import (
     Assumptions,
     Epsilon,
     Phase,
+    Risk,
     epoch_phases,
     epsilon,
     nearest_adjacency,
+    risk,
     steps_per_epoch,
 )
 from dpviz.privacy.records import check_delta
@@ -82,6 +84,10 @@ class Settings:
         """What a curve costs; remembered, since a page asks again on every rerun."""
         return _price(tuple(sigmas), self.sample_rate, self.delta, self.assumptions)
 
+    def risk(self, sigmas: Sequence[float]) -> Risk:
+        """What a curve reveals about one person; remembered like its price."""
+        return _risk(tuple(sigmas), self.sample_rate, self.assumptions)
+
     def to_link(self) -> dict[str, Any]:
         """The fields of a share link."""
         data = asdict(self)
@@ -109,6 +115,11 @@ class Settings:
 @lru_cache(maxsize=512)
 def _price(sigmas: tuple[float, ...], sample_rate: float, delta: float, assumptions: Assumptions) -> Epsilon:
     return epsilon(epoch_phases(sigmas, sample_rate), delta, assumptions)
+
+
+@lru_cache(maxsize=64)
+def _risk(sigmas: tuple[float, ...], sample_rate: float, assumptions: Assumptions) -> Risk:
+    return risk(epoch_phases(sigmas, sample_rate), assumptions)
 
 
 def parse_delta(text: str) -> float:

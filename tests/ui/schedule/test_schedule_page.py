@@ -16,6 +16,7 @@ from streamlit.testing.v1 import AppTest
 from dpviz.privacy import SCHEDULES, Assumptions, InputError, Schedule
 from dpviz.training.tables import DATASETS
 from dpviz.ui.schedule.board import BOARD, MAX_PINS, as_json, handover, rounded_up, stretch
+from dpviz.ui.schedule.page import TABS
 from dpviz.ui.schedule.settings import LAST, OWN_DATA, Settings, delta_warning, parse_delta, session_key
 from dpviz.ui.schedule.share import decode, encode
 from dpviz.views.numbers import epsilon_text
@@ -509,7 +510,7 @@ def test_a_pasted_list_becomes_the_schedule(at):
     assert board(at).sigmas == (3.0, 2.0, 1.0)
 
 
-@pytest.mark.parametrize("tab", ["Guarantee", "Price tags", "What if", "Files and code"])
+@pytest.mark.parametrize("tab", TABS)
 @pytest.mark.parametrize("sigmas", [(1.5,), (2.0, 0.0, 1.0)])
 def test_every_tab_holds_for_one_epoch_and_for_an_epoch_without_noise(at, tab, sigmas):
     at.session_state["schedule.tab"] = tab
