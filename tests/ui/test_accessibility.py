@@ -71,7 +71,7 @@ def test_axe_finds_nothing_moderate_or_worse(
 
 def test_the_buttons_of_a_figure_cover_no_legend_on_a_phone(address: str, new_page: Callable[..., Page]) -> None:
     page = new_page(f"{address}/local", viewport={"width": 390, "height": 1600})
-    figure = page.locator(".js-plotly-plot:has(g.legend)").first
+    figure = page.locator(".js-plotly-plot:has(g.legend):has(.modebar-btn)").first
     expect(figure).to_be_visible()
     figure.hover()
     buttons, legend = (figure.locator(part).bounding_box() for part in (".modebar", "g.legend"))
