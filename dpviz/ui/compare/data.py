@@ -17,9 +17,9 @@ from dpviz.runs import Store, Summary
 from dpviz.runs.sweeps.folder import SweepFolder, sweep_ids
 from dpviz.ui.common.runs import cached, load_all, store
 from dpviz.ui.compare.link import ALL, EXPERIMENT, Comparison
-from dpviz.views.comparison import ComparisonData, comparison_data, fold, regrouped
-from dpviz.views.comparison_settings import setting_text, setting_title
-from dpviz.views.comparison_table import experiments
+from dpviz.views.comparison.experiments import ComparisonData, comparison_data, fold, regrouped
+from dpviz.views.comparison.settings import setting_text, setting_title
+from dpviz.views.comparison.table import experiments
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,9 +17,9 @@ from dpviz.ui.compare import state
 from dpviz.ui.compare.data import Material
 from dpviz.ui.compare.link import Comparison, to_link
 from dpviz.ui.compare.page import CONTAINER, schedules_figure
-from dpviz.views.comparison_report import Report, report_html
-from dpviz.views.comparison_scene import Scene
-from dpviz.views.comparison_views import VIEWS
+from dpviz.views.comparison.report import Report, report_html
+from dpviz.views.comparison.scene import Scene
+from dpviz.views.comparison.views import VIEWS
 
 REPORT_HELP = "One page for a co-author: answer, figures, table, guarantees, settings, origins."
 

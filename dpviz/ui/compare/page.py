@@ -12,13 +12,14 @@ from dpviz.ui.common.markdown import plain
 from dpviz.ui.compare import state
 from dpviz.ui.compare.data import Material, filtered
 from dpviz.ui.compare.link import EXPERIMENT, Comparison
-from dpviz.views.comparison import unplaced
-from dpviz.views.comparison_figures import curves_figure
-from dpviz.views.comparison_marks import Mark, coloured, marks_by, marks_of
-from dpviz.views.comparison_scene import Scene
-from dpviz.views.comparison_settings import differences_frame
-from dpviz.views.comparison_table import answers, baselines, experiment_table, first_sight, with_differences
-from dpviz.views.comparison_views import VIEWS
+from dpviz.views.comparison.answer import answers
+from dpviz.views.comparison.experiments import unplaced
+from dpviz.views.comparison.figures import curves_figure
+from dpviz.views.comparison.marks import Mark, coloured, marks_by, marks_of
+from dpviz.views.comparison.scene import Scene
+from dpviz.views.comparison.settings import differing_frame
+from dpviz.views.comparison.table import baselines, experiment_table, first_sight, with_differences
+from dpviz.views.comparison.views import VIEWS
 
 CONTAINER = "compare_figure"
 
@@ -126,7 +127,7 @@ def what_differs(scene: Scene) -> None:
     with st.expander("What differs", key="compare.differs", on_change="rerun") as drawer:
         if not drawer.open:
             return
-        frame = differences_frame(scene.settings, groups, list(scene.table["short"][groups]))
+        frame = differing_frame(scene.settings, groups, list(scene.table["short"][groups]))
         if frame.empty:
             st.caption("The coloured curves have the same settings.")
         else:

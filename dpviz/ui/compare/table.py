@@ -11,11 +11,11 @@ import streamlit as st
 from dpviz.runs.differences import points
 from dpviz.ui.compare import state
 from dpviz.ui.compare.state import key
-from dpviz.views.comparison import SOURCES
-from dpviz.views.comparison_marks import swatch
-from dpviz.views.comparison_scene import Scene
-from dpviz.views.comparison_settings import TITLES, setting_text, setting_title, varying
-from dpviz.views.comparison_table import MEASURED, dataset_title
+from dpviz.views.comparison.experiments import SOURCES
+from dpviz.views.comparison.marks import swatch
+from dpviz.views.comparison.scene import Scene
+from dpviz.views.comparison.settings import TITLES, setting_text, setting_title, varying
+from dpviz.views.comparison.table import MEASURED, dataset_title
 
 MOST_ROWS = 1000  # of the table in the browser
 

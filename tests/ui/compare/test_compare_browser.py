@@ -15,7 +15,7 @@ from playwright.sync_api import Page, expect
 from scipy import stats
 
 from dpviz.runs import Store
-from dpviz.views.comparison import group_of
+from dpviz.views.comparison.experiments import group_of
 from tests.browser import ROOT
 from tests.views.made_runs import keep, made_run
 

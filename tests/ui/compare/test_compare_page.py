@@ -12,11 +12,11 @@ from dpviz.runs import write_cached
 from dpviz.runs.store.spending import Spending
 from dpviz.ui.common.export_figures import as_csv, as_html
 from dpviz.ui.compare.state import take_click
-from dpviz.views.comparison import comparison_data, fold, group_of
-from dpviz.views.comparison_figures import curves_figure
-from dpviz.views.comparison_scene import Scene
-from dpviz.views.comparison_table import experiment_table, experiments
-from dpviz.views.comparison_views import VIEWS
+from dpviz.views.comparison.experiments import comparison_data, fold, group_of
+from dpviz.views.comparison.figures import curves_figure
+from dpviz.views.comparison.scene import Scene
+from dpviz.views.comparison.table import experiment_table, experiments
+from dpviz.views.comparison.views import VIEWS
 from tests.browser import ROOT
 from tests.views.made_runs import keep, made_run
 

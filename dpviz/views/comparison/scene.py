@@ -12,9 +12,9 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from dpviz.views.axes import GREY, layout
-from dpviz.views.comparison_marks import Mark
-from dpviz.views.comparison_settings import setting_text
-from dpviz.views.comparison_table import dataset_title
+from dpviz.views.comparison.marks import Mark
+from dpviz.views.comparison.settings import setting_text
+from dpviz.views.comparison.table import dataset_title
 
 MOST_PANELS = 6
 PANEL_HEIGHT = {1: 460, 2: 400}

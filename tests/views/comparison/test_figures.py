@@ -11,13 +11,13 @@ import pytest
 
 from dpviz.papers import REPORTED
 from dpviz.views.axes import PALE
-from dpviz.views.comparison import comparison_data, fold, regrouped
-from dpviz.views.comparison_figures import curves_figure
-from dpviz.views.comparison_marks import MARKS, OTHER, keep_slots, marks_by, marks_of, swatch
-from dpviz.views.comparison_report import Report, report_html
-from dpviz.views.comparison_scene import Scene, label_heights
-from dpviz.views.comparison_table import baselines, experiment_table, experiments, first_sight, with_differences
-from dpviz.views.comparison_views import VIEWS, cell_settings
+from dpviz.views.comparison.experiments import comparison_data, fold, regrouped
+from dpviz.views.comparison.figures import curves_figure
+from dpviz.views.comparison.marks import MARKS, OTHER, keep_slots, marks_by, marks_of, swatch
+from dpviz.views.comparison.report import Report, report_html
+from dpviz.views.comparison.scene import Scene, label_heights
+from dpviz.views.comparison.table import baselines, experiment_table, experiments, first_sight, with_differences
+from dpviz.views.comparison.views import VIEWS, cell_settings
 from tests.views.made_runs import made_cached, made_run
 
 TABLE_2 = [number for number in REPORTED if number.paper == "curricula" and number.place == "Table 2"]

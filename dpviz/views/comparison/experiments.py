@@ -23,7 +23,7 @@ from dpviz.training.pricing import planned_guarantee
 from dpviz.training.spec import STREAMS, RunSpec
 from dpviz.training.tables import DATASETS
 from dpviz.views.axes import AXES
-from dpviz.views.comparison_settings import settings_of
+from dpviz.views.comparison.settings import settings_of
 from dpviz.views.runs import curve, run_name
 
 

@@ -10,8 +10,8 @@ from scipy import stats
 
 from dpviz.papers import REPORTED
 from dpviz.runs.store.spending import Spending
-from dpviz.views.comparison import comparison_frame, endpoints, fold, unplaced
-from dpviz.views.comparison_fit import frontier, log_fit
+from dpviz.views.comparison.experiments import comparison_frame, endpoints, fold, unplaced
+from dpviz.views.comparison.fit import frontier, log_fit
 from tests.views.made_runs import made_cached, made_run
 
 ACCURACIES = [number for number in REPORTED if number.quantity == "test_accuracy"]

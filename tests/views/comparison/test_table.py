@@ -9,12 +9,12 @@ import pytest
 from scipy import stats
 
 from dpviz.papers import REPORTED
-from dpviz.views.comparison import ComparisonData, comparison_data, fold
-from dpviz.views.comparison_frames import difference_frame
-from dpviz.views.comparison_settings import differences_frame, setting_text, setting_title
-from dpviz.views.comparison_table import (
+from dpviz.views.comparison.answer import answer
+from dpviz.views.comparison.differences import difference_frame
+from dpviz.views.comparison.experiments import ComparisonData, comparison_data, fold
+from dpviz.views.comparison.settings import differing_frame, setting_text, setting_title
+from dpviz.views.comparison.table import (
     MOST_COLOURED,
-    answer,
     baselines,
     experiment_table,
     experiments,
@@ -119,7 +119,7 @@ def test_at_first_sight_at_most_eight_are_in_colour_the_best_of_each_paper_and_o
 
 def test_what_differs_is_what_differs_and_nothing_else():
     data = comparison_data([made_run("a"), made_run("b", learning_rate=0.25, optimizer="adam")])
-    frame = differences_frame(data.settings, list(data.settings.index), ["a", "b"])
+    frame = differing_frame(data.settings, list(data.settings.index), ["a", "b"])
     assert {"Optimizer", "Learning rate"} <= set(frame.index)
     assert not {"Dataset", "Batch size", "Model", "Run"} & set(frame.index)
     assert list(frame.loc["Learning rate"]) == ["0.5", "0.25"]

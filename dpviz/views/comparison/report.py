@@ -14,9 +14,10 @@ from dpviz.privacy.records import Guarantee
 from dpviz.runs.differences import points
 from dpviz.training.pricing import planned_guarantee
 from dpviz.training.spec import RunSpec
-from dpviz.views.comparison_scene import Scene
-from dpviz.views.comparison_settings import differences_frame
-from dpviz.views.comparison_table import accuracy_words, dataset_title
+from dpviz.views.comparison.answer import accuracy_words
+from dpviz.views.comparison.scene import Scene
+from dpviz.views.comparison.settings import differing_frame
+from dpviz.views.comparison.table import dataset_title
 from dpviz.views.numbers import delta_text, epsilon_text
 from dpviz.views.runs import epsilon_words
 
@@ -50,7 +51,7 @@ def report_html(report: Report, scene: Scene) -> str:
     parts += ["<h2>The curves in numbers</h2>", _table(_numbers(scene, groups))]
     parts += [
         "<h2>What differs</h2>",
-        _table(differences_frame(scene.settings, groups, list(scene.table["short"][groups]))),
+        _table(differing_frame(scene.settings, groups, list(scene.table["short"][groups]))),
     ]
     parts.append("<h2>Guarantees and origins</h2>")
     parts += [
