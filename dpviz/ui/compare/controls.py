@@ -12,7 +12,7 @@ from dpviz.ui.compare.link import ALL, EPSILONS, EXPERIMENT, MOST_LETTERS
 from dpviz.ui.compare.state import bound, key
 from dpviz.views.comparison.experiments import SOURCES
 from dpviz.views.comparison.scene import CURSORS, Scene
-from dpviz.views.comparison.settings import setting_title, varying
+from dpviz.views.comparison.settings import paper_title, setting_title, varying
 from dpviz.views.comparison.table import MEASURED, dataset_title
 from dpviz.views.comparison.views import VIEWS, cell_settings
 
@@ -71,7 +71,7 @@ def filters(whole: Material) -> None:
         middle.selectbox(
             "Paper",
             [ALL, *PAPERS],
-            format_func=lambda name: "All and own settings" if name == ALL else name,
+            format_func=lambda name: "All and own settings" if name == ALL else paper_title(name),
             **bound("paper"),
         )
         right.text_input("Search", max_chars=MOST_LETTERS, placeholder="words in names and settings", **bound("search"))

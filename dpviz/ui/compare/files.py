@@ -17,6 +17,7 @@ from dpviz.ui.compare import state
 from dpviz.ui.compare.data import Material
 from dpviz.ui.compare.link import Comparison, to_link
 from dpviz.ui.compare.page import CONTAINER, schedules_figure
+from dpviz.views.comparison.answer import Answer
 from dpviz.views.comparison.report import Report, report_html
 from dpviz.views.comparison.scene import Scene
 from dpviz.views.comparison.views import VIEWS
@@ -25,7 +26,7 @@ REPORT_HELP = "One page for a co-author: answer, figures, table, guarantees, set
 
 
 def files(
-    scene: Scene, shown: Comparison, figure: Any, frame: pd.DataFrame, answers: Sequence[str], whole: Material
+    scene: Scene, shown: Comparison, figure: Any, frame: pd.DataFrame, answers: Sequence[Answer], whole: Material
 ) -> None:
     """What a person takes away."""
     name = f"dpviz-{shown.view}"

@@ -12,7 +12,7 @@ from dpviz.ui.common.markdown import plain
 from dpviz.ui.compare import state
 from dpviz.ui.compare.data import Material, filtered
 from dpviz.ui.compare.link import EXPERIMENT, Comparison
-from dpviz.views.comparison.answer import answers
+from dpviz.views.comparison.answer import Answer, answers
 from dpviz.views.comparison.experiments import unplaced
 from dpviz.views.comparison.figures import curves_figure
 from dpviz.views.comparison.marks import Mark, coloured, marks_by, marks_of
@@ -72,12 +72,14 @@ def lost_note(whole: Material, shown: Comparison) -> None:
         )
 
 
-def answer(scene: Scene) -> list[str]:
-    """The answer to the question, one paragraph per dataset."""
-    paragraphs = answers(scene.table, scene.base, scene.budget, scene.epsilon)
-    for paragraph in paragraphs:
-        st.markdown(_safe(paragraph))
-    return paragraphs
+def answer(scene: Scene) -> list[Answer]:
+    """The answer to the question, per dataset, and beneath it how far it can be trusted."""
+    per_dataset = answers(scene.table, scene.base, scene.budget, scene.epsilon)
+    for one in per_dataset:
+        st.markdown(_safe(one.headline))
+        if one.details:
+            st.caption(_safe(one.details))
+    return per_dataset
 
 
 def _safe(paragraph: str) -> str:

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
-from dpviz.runs.differences import TOO_CLOSE, Difference, points
+from dpviz.runs.differences import TOO_CLOSE, points
+from dpviz.views.comparison.settings import paper_title
 from dpviz.views.comparison.table import MEASURED, dataset_title, difference
 
 
-def answers(table: pd.DataFrame, base: Mapping[str, str], budget: float, kind: str = "sound") -> list[str]:
-    """One paragraph per dataset: the best at this epsilon, how sure that is, and what it is ahead of."""
+@dataclass(frozen=True)
+class Answer:
+    """One sentence that answers, and what else to know before trusting it."""
+
+    headline: str
+    details: str = ""
+
+
+def answers(table: pd.DataFrame, base: Mapping[str, str], budget: float, kind: str = "sound") -> list[Answer]:
+    """One per dataset: the best at this epsilon, how sure that is, and what it is ahead of."""
     return [
         answer(table[table["dataset"] == dataset], base.get(dataset, ""), budget, kind)
         for dataset in table["dataset"].unique()
@@ -20,24 +30,29 @@ def answers(table: pd.DataFrame, base: Mapping[str, str], budget: float, kind: s
     ]
 
 
-def answer(table: pd.DataFrame, baseline: str, budget: float, kind: str = "sound") -> str:
+def answer(table: pd.DataFrame, baseline: str, budget: float, kind: str = "sound") -> Answer:
     """The best measured row of one dataset against the baseline, in plain words."""
     claimed = "a claimed " if kind == "claimed" else ""
     where = f"At {claimed}ε ≤ {budget:g} on {dataset_title(table['dataset'].iloc[0])}"
     ready = table[table["accuracy"].notna()]
     measured = ready[ready["source"].isin(MEASURED)]
     if measured.empty:
-        return f"{where} no run has an epoch within the budget. {_reported_best(ready)}".strip()
+        return Answer(f"{where} no run has an epoch within the budget.", _sentences(_reported_best(ready)))
     best, several = measured.index[0], measured.index[measured["seeds"] > 1]
-    sentences = [f"{where} the best is {_named(measured, best)}{_lead(measured, best, baseline)}"]
+    details = [_allowing(measured, best, baseline)]
     if len(several) and several[0] not in (best, baseline):
-        sentences.append(
+        details.append(
             f"The best with several seeds is {_named(measured, several[0])}{_lead(measured, several[0], baseline)}"
         )
+        details.append(_allowing(measured, several[0], baseline))
     elif best in several:
-        sentences.append(_close(measured, best))
-    sentences.append(_reported_best(ready))
-    return " ".join(sentence.rstrip(".") + "." for sentence in sentences if sentence)
+        details.append(_close(measured, best))
+    headline = f"{where} the best is {_named(measured, best)}{_lead(measured, best, baseline)}."
+    return Answer(headline, _sentences(*details, _reported_best(ready)))
+
+
+def _sentences(*sentences: str) -> str:
+    return " ".join(f"{sentence.rstrip('.')}." for sentence in sentences if sentence)
 
 
 def _named(table: pd.DataFrame, group: str) -> str:
@@ -45,7 +60,7 @@ def _named(table: pd.DataFrame, group: str) -> str:
 
 
 def _lead(table: pd.DataFrame, group: str, baseline: str) -> str:
-    """ ", 0.90 points above X (95 % interval ...)", and the same with the choice of the best allowed for."""
+    """ ", 0.90 points above X (95 % interval ...)"."""
     others = table.index[table.index != group]
     if group == baseline:
         return f"; it is the baseline itself, next is {_named(table, others[0])}" if len(others) else ""
@@ -54,20 +69,18 @@ def _lead(table: pd.DataFrame, group: str, baseline: str) -> str:
         return ""
     close = f"{TOO_CLOSE}, " if record.judged and not record.decided else ""
     lead = f"{points(abs(record.mean))} points {record.side}" if points(record.mean) != "0.00" else "equal to"
-    return f", {lead} {who(table.loc[baseline])} ({close}{record.interval})" + _allowing(
-        difference(table, group, baseline, comparisons=len(others)), len(others)
-    )
+    return f", {lead} {who(table.loc[baseline])} ({close}{record.interval})"
 
 
-def _allowing(record: Difference | None, rivals: int) -> str:
+def _allowing(table: pd.DataFrame, group: str, baseline: str) -> str:
     """The best of many is ahead by luck too; named, with the interval that allows for it (Bonferroni)."""
-    if record is None or rivals < 2 or not record.judged:
+    rivals = len(table) - 1
+    record = difference(table, group, baseline, comparisons=rivals) if rivals > 1 else None
+    if record is None or not record.judged:
         return ""
     verdict = "still not 0" if record.decided else TOO_CLOSE
-    return (
-        f". Allowing for its choice among {rivals + 1}, the interval is {points(record.low)} to "
-        f"{points(record.high)}: {verdict}"
-    )
+    interval = f"{points(record.low)} to {points(record.high)}"
+    return f"Allowing for its choice among {rivals + 1}, the interval is {interval}: {verdict}"
 
 
 def who(row: Any) -> str:
@@ -75,7 +88,7 @@ def who(row: Any) -> str:
     name = f"“{row['short']}”"
     if row["source"] == "own":
         return f"your run {name}"
-    return f"{name} of {row['paper'] or 'several papers'}" + (f", {row['place']}" if row["place"] else "")
+    return f"{name} of {paper_title(row['paper']) or 'several papers'}" + (f", {row['place']}" if row["place"] else "")
 
 
 def _close(measured: pd.DataFrame, best: str) -> str:

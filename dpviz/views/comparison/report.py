@@ -14,9 +14,9 @@ from dpviz.privacy.records import Guarantee
 from dpviz.runs.differences import points
 from dpviz.training.pricing import planned_guarantee
 from dpviz.training.spec import RunSpec
-from dpviz.views.comparison.answer import accuracy_words
+from dpviz.views.comparison.answer import Answer, accuracy_words
 from dpviz.views.comparison.scene import Scene
-from dpviz.views.comparison.settings import differing_frame
+from dpviz.views.comparison.settings import differing_frame, paper_title
 from dpviz.views.comparison.table import dataset_title
 from dpviz.views.numbers import delta_text, epsilon_text
 from dpviz.views.runs import epsilon_words
@@ -34,7 +34,7 @@ class Report:
     """What the page says beside the scene; figures are ready to print."""
 
     title: str
-    answers: Sequence[str]
+    answers: Sequence[Answer]
     figures: Sequence[tuple[str, Any]]
     specs: Mapping[str, RunSpec]
     origins: Mapping[str, str]
@@ -45,7 +45,8 @@ def report_html(report: Report, scene: Scene) -> str:
     """Self-contained: it opens without a network."""
     groups = [group for group in scene.marks if group in scene.table.index]
     parts = [f"<h1>{escape(report.title)}</h1>"]
-    parts += [f'<p class="answer">{_bold(answer)}</p>' for answer in report.answers]
+    for answer in report.answers:
+        parts += [f'<p class="answer">{_bold(answer.headline)}</p>', f'<p class="small">{_bold(answer.details)}</p>']
     for k, (title, figure) in enumerate(report.figures):
         parts += [f"<h2>{escape(title)}</h2>", figure.to_html(full_html=False, include_plotlyjs=k == 0)]
     parts += ["<h2>The curves in numbers</h2>", _table(_numbers(scene, groups))]
@@ -100,7 +101,8 @@ def _table(frame: pd.DataFrame) -> str:
 def _about(row: Any, spec: RunSpec | None, origin: str) -> str:
     heading = f"<h3>{escape(row['label'])}</h3>"
     if spec is None:
-        return f"{heading}<p>Reported by {escape(row['paper'] or 'its source')}, {escape(row['place'])}.</p>"
+        paper = paper_title(row["paper"]) or "its source"
+        return f"{heading}<p>Reported by {escape(paper)}, {escape(row['place'])}.</p>"
     return heading + _guarantee(planned_guarantee(spec), spec.delta) + f'<p class="small">{escape(origin)}</p>'
 
 

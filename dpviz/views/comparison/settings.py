@@ -7,6 +7,7 @@ from functools import lru_cache
 
 import pandas as pd
 
+from dpviz.papers import PAPERS
 from dpviz.training.spec import RunSpec
 from dpviz.training.tables import CHOICES
 from dpviz.views.numbers import delta_text
@@ -89,6 +90,17 @@ def setting_text(name: str, value: object) -> str:
     if isinstance(value, int | float):
         return delta_text(value) if name == "delta" else f"{int(value):,}" if value == int(value) else f"{value:g}"
     return str(value)
+
+
+def value_words(name: str, value: object) -> str:
+    """A value outside its table: a word by itself, a number with the setting's title."""
+    text, title = setting_text(name, value) or "not set", setting_title(name)
+    return text if isinstance(value, str) else f"{title[:1].lower()}{title[1:]} {text}"
+
+
+def paper_title(name: str) -> str:
+    """A paper as people call it, not its folder's name."""
+    return PAPERS[name].short_title if name in PAPERS else name
 
 
 def varying(settings: pd.DataFrame) -> list[str]:

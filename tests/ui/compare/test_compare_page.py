@@ -61,7 +61,7 @@ def test_own_and_full_length_runs_stand_beside_one_another(folders):
     rows = table(open_page(show="own,cached"))
     assert dict(zip(rows["name"], rows["source"], strict=True)) == {
         "Mine": "my run",
-        "Constant 1": "curricula, full-length run",
+        "Constant 1": "Noise curricula, full-length run",
     }
 
 

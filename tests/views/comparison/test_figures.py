@@ -11,6 +11,7 @@ import pytest
 
 from dpviz.papers import REPORTED
 from dpviz.views.axes import PALE
+from dpviz.views.comparison.answer import Answer
 from dpviz.views.comparison.experiments import comparison_data, fold, regrouped
 from dpviz.views.comparison.figures import curves_figure
 from dpviz.views.comparison.marks import MARKS, OTHER, keep_slots, marks_by, marks_of, swatch
@@ -147,9 +148,19 @@ def test_a_report_holds_answer_figures_table_guarantees_and_settings_and_escapes
     scene = scene_of([made_run("a", title="<script>x</script>"), made_run("b", optimizer="adam")])
     data = comparison_data([made_run("a"), made_run("b", optimizer="adam")])
     figure = curves_figure(scene.folded, scene, "epoch", "test_accuracy")
-    report = Report("Mine", ["The **best**."], [("Curves", figure)], data.specs, data.origins, "view=epoch&at=2")
+    report = Report(
+        "Mine", [Answer("The **best**.", "By luck?")], [("Curves", figure)], data.specs, data.origins, "view=epoch&at=2"
+    )
     page = report_html(report, scene)
-    for words in ("<b>best</b>", "Plotly.newPlot", "Optimizer", "Sound ε there", "It rests on", "measured, dpviz"):
+    for words in (
+        "<b>best</b>",
+        "By luck?",
+        "Plotly.newPlot",
+        "Optimizer",
+        "Sound ε there",
+        "It rests on",
+        "measured, dpviz",
+    ):
         assert words in page
     assert "<script>x" not in page
     assert "view=epoch&amp;at=2" in page
