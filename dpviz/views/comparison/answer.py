@@ -10,7 +10,7 @@ import pandas as pd
 
 from dpviz.runs.differences import TOO_CLOSE, points
 from dpviz.views.comparison.settings import paper_title
-from dpviz.views.comparison.table import MEASURED, dataset_title, difference
+from dpviz.views.comparison.table import MEASURED, dataset_title, difference, seed_values
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def _lead(table: pd.DataFrame, group: str, baseline: str) -> str:
     others = table.index[table.index != group]
     if group == baseline:
         return f"; it is the baseline itself, next is {_named(table, others[0])}" if len(others) else ""
-    record = difference(table, group, baseline)
+    record = difference(seed_values(table), group, baseline)
     if record is None:
         return ""
     close = f"{TOO_CLOSE}, " if record.judged and not record.decided else ""
@@ -75,7 +75,7 @@ def _lead(table: pd.DataFrame, group: str, baseline: str) -> str:
 def _allowing(table: pd.DataFrame, group: str, baseline: str) -> str:
     """The best of many is ahead by luck too; named, with the interval that allows for it (Bonferroni)."""
     rivals = len(table) - 1
-    record = difference(table, group, baseline, comparisons=rivals) if rivals > 1 else None
+    record = difference(seed_values(table), group, baseline, rivals) if rivals > 1 else None
     if record is None or not record.judged:
         return ""
     verdict = "still not 0" if record.decided else TOO_CLOSE
@@ -93,7 +93,8 @@ def who(row: Any) -> str:
 
 def _close(measured: pd.DataFrame, best: str) -> str:
     """How many rows the seeds cannot tell from the best."""
-    records = [difference(measured, group, best) for group in measured.index if group != best]
+    values = seed_values(measured)
+    records = [difference(values, group, best) for group in measured.index if group != best]
     close = sum(record is not None and record.judged and not record.decided for record in records)
     alone = sum(record is not None and not record.judged for record in records)
     parts = [

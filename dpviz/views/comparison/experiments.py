@@ -46,6 +46,7 @@ EPSILON_COLUMNS = ("epsilon_sound", "epsilon_claimed")
 SPENT = ("spent_sound", "spent_claimed", "at_most")  # by the whole run, also after its last whole epoch
 COLUMNS = (*ABOUT, *AXES, "spread", *SPENT)
 NAMED = ("run", "noise", "source", "paper")  # said by a curve's name already, or of no help beside it
+MOST_REMEMBERED = 16_384  # settings of runs
 SPREAD_OF = {"test_accuracy": "accuracy_spread", "test_loss": "loss_spread"}
 
 
@@ -132,8 +133,13 @@ def comparison_frame(
 
 def group_of(run: Run) -> str:
     """Finished runs with the same settings but for the seed are one group; an unfinished run stands alone."""
-    settings = dataclasses.replace(run.spec, seed=0, streams=STREAMS).key
+    settings = _seedless_key(run.spec)
     return f"own/{settings}" if run.status == "done" else f"own/{settings}/{run.id}"
+
+
+@functools.lru_cache(maxsize=MOST_REMEMBERED)
+def _seedless_key(spec: RunSpec) -> str:
+    return dataclasses.replace(spec, seed=0, streams=STREAMS).key
 
 
 def cached_group(item: CachedRun) -> str:

@@ -110,7 +110,8 @@ def baselines(table: pd.DataFrame, settings: pd.DataFrame, pinned: str = "") -> 
 
 def with_differences(table: pd.DataFrame, base: Mapping[str, str]) -> pd.DataFrame:
     """The table with each row's difference to the baseline of its dataset, as a `Difference`, and its parts."""
-    records = [difference(table, str(group), base.get(dataset, "")) for group, dataset in table["dataset"].items()]
+    values = seed_values(table)
+    records = [difference(values, str(group), base.get(dataset, "")) for group, dataset in table["dataset"].items()]
     number = math.nan
     return table.assign(
         difference=[round(record.mean, 2) + 0.0 if record else number for record in records],  # no "-0.00"
@@ -120,14 +121,19 @@ def with_differences(table: pd.DataFrame, base: Mapping[str, str]) -> pd.DataFra
     )
 
 
-def difference(table: pd.DataFrame, group: str, baseline: str, comparisons: int = 1) -> Difference | None:
-    """One row against another at this epsilon; None where one of them has no accuracy there, or against itself."""
-    if group == baseline or baseline not in table.index or group not in table.index:
+SeedValues = Mapping[str, Mapping[int, float]]
+
+
+def seed_values(table: pd.DataFrame) -> SeedValues:
+    """Group -> seed -> accuracy at this epsilon, of the rows that have one."""
+    return {str(group): values for group, values in table["values"].items() if isinstance(values, dict)}
+
+
+def difference(values: SeedValues, group: str, baseline: str, comparisons: int = 1) -> Difference | None:
+    """One row against another; None where one of them has no accuracy, or against itself."""
+    if group == baseline or group not in values or baseline not in values:
         return None
-    ours, theirs = table["values"][group], table["values"][baseline]
-    if not (isinstance(ours, dict) and isinstance(theirs, dict)):
-        return None
-    return paired_difference(ours, theirs, comparisons=comparisons)
+    return paired_difference(values[group], values[baseline], comparisons=comparisons)
 
 
 # --- first sight
