@@ -55,7 +55,7 @@ def reached(folder: Path, epsilon: float) -> dict[str, dict[int, float]]:
 
 
 def figure(page: Page):
-    return page.locator(".js-plotly-plot .main-svg").first
+    return page.locator(".st-key-compare_figure .js-plotly-plot .main-svg").first
 
 
 def test_best_at_epsilon_2_on_fashion_mnist_and_by_how_much_over_constant_noise(crowded, new_page):
