@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 import pandas as pd
 
-from dpviz.privacy.records import Guarantee
 from dpviz.runs.differences import points
 from dpviz.training.pricing import planned_guarantee
 from dpviz.training.spec import RunSpec
@@ -41,32 +40,36 @@ class Report:
     link: str = ""
 
 
-def report_html(report: Report, scene: Scene) -> str:
-    """Self-contained: it opens without a network."""
+@dataclass(frozen=True)
+class Format:
+    """How the parts of a report are written: text may hold **bold**, everything else is as it was typed."""
+
+    heading: Callable[[int, str], str]
+    paragraph: Callable[[str, str], str]  # text, and its kind: "answer", "small" or ""
+    table: Callable[[pd.DataFrame], str]
+    figures: Callable[[Sequence[tuple[str, Any]]], list[str]]
+    page: Callable[[str, str], str]  # title and body
+
+
+def report_text(report: Report, scene: Scene, form: Format) -> str:
+    """The whole report; it opens without a network."""
     groups = [group for group in scene.marks if group in scene.table.index]
-    parts = [f"<h1>{escape(report.title)}</h1>"]
+    parts = [form.heading(1, report.title)]
     for answer in report.answers:
-        parts += [f'<p class="answer">{_bold(answer.headline)}</p>', f'<p class="small">{_bold(answer.details)}</p>']
-    for k, (title, figure) in enumerate(report.figures):
-        parts += [f"<h2>{escape(title)}</h2>", figure.to_html(full_html=False, include_plotlyjs=k == 0)]
-    parts += ["<h2>The curves in numbers</h2>", _table(_numbers(scene, groups))]
-    parts += [
-        "<h2>What differs</h2>",
-        _table(differing_frame(scene.settings, groups, list(scene.table["short"][groups]))),
-    ]
-    parts.append("<h2>Guarantees and origins</h2>")
-    parts += [
-        _about(scene.table.loc[group], report.specs.get(group), report.origins.get(group, "")) for group in groups
-    ]
+        parts += [form.paragraph(answer.headline, "answer"), form.paragraph(answer.details, "small")]
+    parts += form.figures(report.figures)
+    parts += [form.heading(2, "The curves in numbers"), form.table(_numbers(scene, groups))]
+    names = list(scene.table["short"][groups])
+    parts += [form.heading(2, "What differs"), form.table(differing_frame(scene.settings, groups, names))]
+    parts.append(form.heading(2, "Guarantees and origins"))
+    for group in groups:
+        row = scene.table.loc[group]
+        parts.append(form.heading(3, str(row["label"])))
+        about = _about(row, report.specs.get(group), report.origins.get(group, ""))
+        parts += [form.paragraph(text, kind) for text, kind in about if text]
     if report.link:
-        parts.append(f'<p class="small">This view on a dpviz server: <code>/compare?{escape(report.link)}</code></p>')
-    body = "\n".join(parts)
-    head = f'<meta charset="utf-8"><title>{escape(report.title)}</title><style>{STYLE}</style>'
-    return f'<!doctype html><html lang="en"><head>{head}</head><body>{body}</body></html>'
-
-
-def _bold(text: str) -> str:
-    return re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", escape(text))
+        parts.append(form.paragraph(f"This view on a dpviz server: /compare?{report.link}", "small"))
+    return form.page(report.title, "\n\n".join(part for part in parts if part))
 
 
 def _numbers(scene: Scene, groups: Sequence[str]) -> pd.DataFrame:
@@ -89,27 +92,78 @@ def _numbers(scene: Scene, groups: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame(records, columns=[*columns, "Claimed ε there", "Sound ε of the whole run"])
 
 
-def _table(frame: pd.DataFrame) -> str:
+def _about(row: Any, spec: RunSpec | None, origin: str) -> list[tuple[str, str]]:
+    """What a curve's guarantee rests on and where it is from; each text with its kind."""
+    if spec is None:
+        return [(f"Reported by {paper_title(row['paper']) or 'its source'}, {row['place']}.", "")]
+    planned = planned_guarantee(spec)
+    costs = f"claimed ε {epsilon_text(planned.claimed)}, sound ε {epsilon_text(planned.sound)}"
+    lists = (("It rests on", planned.assumptions), ("Not covered", planned.not_covered))
+    return [
+        (f"The whole run as planned: {costs}, δ = {delta_text(spec.delta)}.", ""),
+        *((f"{name}: {'; '.join(lines)}.", "small") for name, lines in lists if lines),
+        (origin, "small"),
+    ]
+
+
+def _cells(frame: pd.DataFrame) -> list[list[str]]:
+    """Rows of text, the headings first; a named index is the first column."""
     named = not isinstance(frame.index, pd.RangeIndex)
-    heads = ([""] if named else []) + [str(name) for name in frame.columns]
-    lines = ["".join(f"<th>{escape(head)}</th>" for head in heads)]
-    for name, row in zip(frame.index, frame.itertuples(index=False), strict=True):
-        lines.append("".join(f"<td>{escape(str(cell))}</td>" for cell in (*([name] if named else []), *row)))
+    rows = [["", *frame.columns], *([name, *row] for name, *row in frame.itertuples())]
+    return [[str(cell) for cell in (row if named else row[1:])] for row in rows]
+
+
+# --- HTML
+
+
+def _html_text(text: str) -> str:
+    return re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", escape(text))
+
+
+def _html_table(frame: pd.DataFrame) -> str:
+    tags = ("th", *("td" for _ in range(len(frame))))
+    lines = (
+        "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row) for tag, row in zip(tags, _cells(frame), strict=True)
+    )
     return "<table>" + "".join(f"<tr>{line}</tr>" for line in lines) + "</table>"
 
 
-def _about(row: Any, spec: RunSpec | None, origin: str) -> str:
-    heading = f"<h3>{escape(row['label'])}</h3>"
-    if spec is None:
-        paper = paper_title(row["paper"]) or "its source"
-        return f"{heading}<p>Reported by {escape(paper)}, {escape(row['place'])}.</p>"
-    return heading + _guarantee(planned_guarantee(spec), spec.delta) + f'<p class="small">{escape(origin)}</p>'
+def _html_figures(figures: Sequence[tuple[str, Any]]) -> list[str]:
+    return [
+        f"<h2>{escape(title)}</h2>" + figure.to_html(full_html=False, include_plotlyjs=k == 0)
+        for k, (title, figure) in enumerate(figures)
+    ]
 
 
-def _guarantee(planned: Guarantee, delta: float) -> str:
-    costs = (
-        f"Claimed ε {epsilon_text(planned.claimed)}, sound ε {epsilon_text(planned.sound)}, δ = {delta_text(delta)}."
-    )
-    lists = [("It rests on", planned.assumptions), ("Not covered", planned.not_covered)]
-    words = "".join(f"<p class='small'>{name}: {escape('; '.join(lines))}.</p>" for name, lines in lists if lines)
-    return f"<p>The whole run as planned: {escape(costs)}</p>{words}"
+def _html_page(title: str, body: str) -> str:
+    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{STYLE}</style>'
+    return f'<!doctype html><html lang="en"><head>{head}</head><body>{body}</body></html>'
+
+
+# --- Markdown
+
+
+def _markdown_text(text: str) -> str:
+    """Bold as it is, everything else so that Markdown leaves it alone."""
+    return "**".join(re.sub(r"([\\`*_\[\]<>#|~$&])", r"\\\1", part) for part in text.split("**"))
+
+
+def _markdown_table(frame: pd.DataFrame) -> str:
+    head, *rows = ("| " + " | ".join(map(_markdown_text, row)) + " |" for row in _cells(frame))
+    return "\n".join([head, "|" + " --- |" * (head.count(" | ") + 1), *rows])
+
+
+HTML = Format(
+    heading=lambda level, text: f"<h{level}>{escape(text)}</h{level}>",
+    paragraph=lambda text, kind: f'<p class="{kind}">{_html_text(text)}</p>' if text else "",
+    table=_html_table,
+    figures=_html_figures,
+    page=_html_page,
+)
+MARKDOWN = Format(
+    heading=lambda level, text: f"{'#' * level} {_markdown_text(text)}",
+    paragraph=lambda text, kind: _markdown_text(text),
+    table=_markdown_table,
+    figures=lambda figures: [],  # one file of text holds no picture: PNG and SVG are files of their own
+    page=lambda title, body: f"{body}\n",
+)

@@ -155,9 +155,10 @@ def test_the_link_shows_the_same_in_a_new_session(crowded, new_page):
     expect(other.get_by_text(re.compile("At ε ≤ 1.5 on Fashion-MNIST")).first).to_be_visible(timeout=WAIT)
 
 
-@pytest.mark.parametrize(
-    ("button", "first"), [("CSV", b"group,"), ("Report", b"<!doctype"), ("PNG", b"\x89PNG"), ("SVG", b"<svg")]
-)
+FILES = {"CSV": b"group,", "Report": b"<!doctype", "Markdown": b"# Comparison", "PNG": b"\x89PNG", "SVG": b"<svg"}
+
+
+@pytest.mark.parametrize(("button", "first"), FILES.items())
 def test_files_are_made_when_asked_for(crowded, new_page, button, first):
     url, _ = crowded
     page = new_page(f"{url}/compare?dataset=fashion-mnist", color_scheme="dark")

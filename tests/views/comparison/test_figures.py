@@ -15,7 +15,7 @@ from dpviz.views.comparison.answer import Answer
 from dpviz.views.comparison.experiments import comparison_data, fold, regrouped
 from dpviz.views.comparison.figures import curves_figure
 from dpviz.views.comparison.marks import MARKS, OTHER, keep_slots, marks_by, marks_of, swatch
-from dpviz.views.comparison.report import Report, report_html
+from dpviz.views.comparison.report import HTML, MARKDOWN, Report, report_text
 from dpviz.views.comparison.scene import Scene, label_heights
 from dpviz.views.comparison.table import baselines, experiment_table, experiments, first_sight, with_differences
 from dpviz.views.comparison.views import VIEWS, cell_settings
@@ -151,7 +151,7 @@ def test_a_report_holds_answer_figures_table_guarantees_and_settings_and_escapes
     report = Report(
         "Mine", [Answer("The **best**.", "By luck?")], [("Curves", figure)], data.specs, data.origins, "view=epoch&at=2"
     )
-    page = report_html(report, scene)
+    page = report_text(report, scene, HTML)
     for words in (
         "<b>best</b>",
         "By luck?",
@@ -164,3 +164,8 @@ def test_a_report_holds_answer_figures_table_guarantees_and_settings_and_escapes
         assert words in page
     assert "<script>x" not in page
     assert "view=epoch&amp;at=2" in page
+    text = report_text(report, scene, MARKDOWN)
+    for words in ("# Mine", "The **best**.", "| Curve | Dataset |", "| Optimizer | ", "It rests on", r"\<script\>x"):
+        assert words in text.replace("‹", r"\<")
+    lengths = [line.count(" | ") for line in text.splitlines() if line.startswith("| ")]
+    assert len(set(lengths)) == 2  # two whole tables
