@@ -22,6 +22,9 @@ from dpviz.views.comparison.table import baselines, experiment_table, first_sigh
 from dpviz.views.comparison.views import VIEWS
 
 CONTAINER = "compare_figure"
+# In a narrow window names at the ends of curves would cover them; the table below is the legend.
+NARROW = f"""<style>@media (max-width: 640px) {{
+.st-key-{CONTAINER} .annotation:has(.annotation-arrow-g) {{ display: none; }} }}</style>"""
 
 
 def nothing() -> None:
@@ -58,7 +61,6 @@ def scene_of(whole: Material, shown: Comparison) -> Scene:
         log=shown.log,
         facet=shown.facet,
         rest=shown.rest,
-        named="Mobi" not in st.context.headers.get("User-Agent", ""),  # on a phone the table below is the legend
     )
 
 
@@ -95,6 +97,7 @@ def figure_of(scene: Scene, shown: Comparison) -> tuple[Any, pd.DataFrame]:
     view = VIEWS[shown.view]
     frame = view.frame(scene)
     figure = view.figure(frame, scene)
+    st.html(NARROW)
     with st.container(key=CONTAINER):
         config = {"displayModeBar": "hover", "displaylogo": False}
         alt = f"{view.title}: {len(scene.table)} curves, {len(scene.marks)} in colour"

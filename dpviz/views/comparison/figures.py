@@ -61,7 +61,7 @@ def _close_panel(
     cursor: bool,
 ) -> None:
     """Limits, names and cursor, once a panel's curves are drawn; `points` are all of its x and y."""
-    room = room if scene.named and not scene.key else 0.0
+    room = 0.0 if scene.key else room
     last = max((x for _, x, _ in ends), default=0.0)
     budget = scene.budget if cursor else 0.0
     ranges = limits(points, log_x=log_x, last=last, room=room, cursor=budget)

@@ -32,7 +32,7 @@ class Scene:
     """Everything that a view may show, already filtered.
 
     `rows` are per run, `folded` over seeds, `table` at the cursor. `marks` are the coloured groups; `key` names the
-    marks where they stand for the values of a setting rather than for single curves. `named`: there is room for names.
+    marks where they stand for the values of a setting rather than for single curves.
     """
 
     rows: pd.DataFrame
@@ -47,7 +47,6 @@ class Scene:
     log: bool = True
     facet: str = "dataset"
     rest: bool = True
-    named: bool = True
     cells: tuple[str, ...] = ()
 
     @property

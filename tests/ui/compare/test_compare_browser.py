@@ -173,3 +173,14 @@ def test_files_are_made_when_asked_for(crowded, new_page, button, first):
         from PIL import Image
 
         assert Image.open(io.BytesIO(content)).convert("RGB").getpixel((3, 3)) == (255, 255, 255)
+
+
+def test_in_a_narrow_window_the_table_is_the_legend(crowded, new_page):
+    url, _ = crowded
+    page = new_page(f"{url}/compare?dataset=fashion-mnist", viewport={"width": 390, "height": 900})
+    names = page.locator(".js-plotly-plot .annotation")
+    expect(names.first).to_be_attached(timeout=WAIT)
+    expect(names.first).to_be_hidden()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.set_viewport_size({"width": 1100, "height": 900})
+    expect(names.first).to_be_visible(timeout=WAIT)
