@@ -16,15 +16,16 @@ from dpviz.views.comparison.answer import Answer, answers
 from dpviz.views.comparison.experiments import unplaced
 from dpviz.views.comparison.figures import curves_figure
 from dpviz.views.comparison.marks import Mark, coloured, marks_by, marks_of
-from dpviz.views.comparison.scene import Scene
+from dpviz.views.comparison.scene import NAME_SIZE, Scene
 from dpviz.views.comparison.settings import differing_frame
 from dpviz.views.comparison.table import baselines, experiment_table, first_sight, with_differences
 from dpviz.views.comparison.views import VIEWS
 
 CONTAINER = "compare_figure"
-# In a narrow window names at the ends of curves would cover them; the table below is the legend.
+# In a narrow window names at the ends of curves would cover them; the table below is the legend. Plotly gives names
+# and panel titles the same class: they differ in size.
 NARROW = f"""<style>@media (max-width: 640px) {{
-.st-key-{CONTAINER} .annotation:has(.annotation-arrow-g) {{ display: none; }} }}</style>"""
+.st-key-{CONTAINER} .annotation:has([style*="font-size: {NAME_SIZE}px"]) {{ display: none; }} }}</style>"""
 
 
 def nothing() -> None:

@@ -19,6 +19,7 @@ from dpviz.views.comparison.table import dataset_title
 MOST_PANELS = 6
 PANEL_HEIGHT = {1: 460, 2: 400}
 NAME_LENGTH = 30
+NAME_SIZE = 12  # pixels
 
 CURSORS = tuple(
     round(digit * 10.0**power, 6)
@@ -126,7 +127,7 @@ def add_names(
             axref=f"x{_number(where, figure)}",
             ayref=f"y{_number(where, figure)}",
             text=shortened(name),
-            font={"color": scene.marks[group].colour, "size": 12},
+            font={"color": scene.marks[group].colour, "size": NAME_SIZE},
             xanchor="right",
             showarrow=True,
             arrowhead=0,

@@ -180,7 +180,11 @@ def test_in_a_narrow_window_the_table_is_the_legend(crowded, new_page):
     page = new_page(f"{url}/compare?dataset=fashion-mnist", viewport={"width": 390, "height": 900})
     names = page.locator(".js-plotly-plot .annotation")
     expect(names.first).to_be_attached(timeout=WAIT)
-    expect(names.first).to_be_hidden()
+    expect(names.filter(visible=True)).to_have_count(0)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     page.set_viewport_size({"width": 1100, "height": 900})
     expect(names.first).to_be_visible(timeout=WAIT)
+    panels = new_page(f"{url}/compare?dataset=all", viewport={"width": 390, "height": 900})
+    titles = panels.locator(".js-plotly-plot .annotation").filter(visible=True)
+    expect(titles.filter(has_text="Fashion-MNIST")).to_have_count(1, timeout=WAIT)
+    expect(titles.filter(has_text="constant")).to_have_count(0)
