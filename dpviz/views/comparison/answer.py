@@ -47,7 +47,8 @@ def answer(table: pd.DataFrame, baseline: str, budget: float, kind: str = "sound
         details.append(_allowing(measured, several[0], baseline))
     elif best in several:
         details.append(_close(measured, best))
-    headline = f"{where} the best is {_named(measured, best)}{_lead(measured, best, baseline)}."
+    best_words = "the best is" if len(measured) > 1 else "the only run is"
+    headline = f"{where} {best_words} {_named(measured, best)}{_lead(measured, best, baseline)}."
     return Answer(headline, _sentences(*details, _reported_best(ready)))
 
 

@@ -76,6 +76,21 @@ def test_every_view_stands_with_runs_and_without(folders, view):
     assert at.segmented_control(key="compare.view").value == view
 
 
+def test_a_single_run_is_called_the_only_one_and_compared_with_nothing(folders):
+    keep(folders[0], made_run(title="Mine"))
+    at = open_page(show="own")
+    assert sentence(at) == "At ε ≤ 2 on MNIST the only run is **your run “Mine”**, 77.50 % (one seed)."
+    assert table(at)["interval"].item() == "baseline"
+    assert pd.isna(table(at)["difference"].item())
+
+
+def test_runs_without_an_epsilon_are_in_the_table_and_the_answer_says_that_none_counts(folders):
+    keep(folders[0], made_run(method="sgd", title="Open"))
+    at = open_page(show="own")
+    assert sentence(at) == "At ε ≤ 2 on MNIST no run has an epoch within the budget."
+    assert list(table(at)["name"]) == ["Open"]
+
+
 def test_against_time_the_page_says_whose_clock_it_was(folders):
     keep(folders[0], made_run())
     captions = {view: " ".join(caption.value for caption in open_page(view=view).caption) for view in ("time", "epoch")}
