@@ -13,7 +13,7 @@ from dpviz.ui.compare.data import material, newest_dataset
 from dpviz.ui.compare.files import files
 from dpviz.ui.compare.state import current, key, open_link
 from dpviz.ui.compare.table import table_of
-from dpviz.views.comparison_views import VIEWS
+from dpviz.views.comparison.views import VIEWS
 
 ensure_navigation()
 st.title("Compare")

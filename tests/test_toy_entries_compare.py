@@ -7,9 +7,9 @@ import plotly.graph_objects as go
 from streamlit.testing.v1 import AppTest
 
 from dpviz.ui.compare.link import Comparison, parse_link, to_link
-from dpviz.views import comparison_views
-from dpviz.views.comparison_scene import Scene
-from dpviz.views.comparison_views import VIEWS, View
+from dpviz.views.comparison import views
+from dpviz.views.comparison.scene import Scene
+from dpviz.views.comparison.views import VIEWS, View
 from tests.browser import ROOT
 from tests.views.made_runs import keep, made_run
 
@@ -27,7 +27,7 @@ def toy_note(frame: pd.DataFrame, scene: Scene) -> str:
 
 
 def test_a_view_is_one_entry(tmp_path, monkeypatch):
-    assert comparison_views.__file__.removeprefix(f"{ROOT}/") in (ROOT / "README.md").read_text()
+    assert views.__file__.removeprefix(f"{ROOT}/") in (ROOT / "README.md").read_text()
     monkeypatch.setenv("DPVIZ_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("DPVIZ_CACHED_RUNS", str(tmp_path / "cached"))
     monkeypatch.setitem(VIEWS, "toy", View("toy", "Toy bars", toy_frame, toy_figure, note=toy_note))

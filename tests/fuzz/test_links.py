@@ -13,8 +13,8 @@ from dpviz.training.tables import DATASETS
 from dpviz.ui.compare.link import ALL, EPSILONS, Comparison, parse_link, to_link
 from dpviz.ui.schedule.settings import Settings
 from dpviz.ui.schedule.share import LEAST_SIGMA, MOST_SIGMA, decode, encode
-from dpviz.views.comparison import SOURCES
-from dpviz.views.comparison_views import VIEWS
+from dpviz.views.comparison.experiments import SOURCES
+from dpviz.views.comparison.views import VIEWS
 from tests.fuzz.inputs import fuzzed, outcome
 
 curves = st.lists(st.just(0.0) | st.floats(LEAST_SIGMA, MOST_SIGMA), min_size=1, max_size=120)

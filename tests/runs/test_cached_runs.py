@@ -16,7 +16,7 @@ from dpviz.runs.experiments import measured
 from dpviz.runs.reproduce import same
 from dpviz.runs.store.cached import cached_runs
 from dpviz.runs.store.store import Store
-from dpviz.views.comparison import comparison_frame
+from dpviz.views.comparison.experiments import comparison_frame
 
 LISTING = cached_runs()
 RUNS = [pytest.param(item, id=item.run.id) for item in LISTING.runs]

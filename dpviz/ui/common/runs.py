@@ -24,6 +24,7 @@ from dpviz.ui.common.session import Slot
 from dpviz.views.runs import title_of
 
 WATCHED: Slot[frozenset[str]] = Slot("watched", frozenset())  # runs and sweeps that were at work at the last look
+MOST_LOADED = 10_000  # runs in memory: with fewer than a store has, each visit would read them all again
 STATUS_COLOURS = {
     "queued": "gray",
     "running": "blue",
@@ -74,20 +75,24 @@ def is_live(summary: Summary) -> bool:
 
 def load(summary: Summary) -> Run:
     """The whole run behind a line of the list; read again only when the line says that it changed."""
-    return _load(store().folder, summary.id, summary.status, summary.epochs_done, summary.title, summary.written)
+    return _load_summary(store().folder, summary)
 
 
-@lru_cache(maxsize=2000)
+def _load_summary(folder: Path, summary: Summary) -> Run:
+    return _load(folder, summary.id, summary.status, summary.epochs_done, summary.title, summary.written)
+
+
+@lru_cache(maxsize=MOST_LOADED)
 def _load(folder: Path, run_id: str, status: str, epochs_done: int, title: str, written: Spending | None) -> Run:
     return Store(folder).get(run_id)
 
 
 def load_all(summaries: Sequence[Summary]) -> tuple[list[Run], list[str]]:
     """The runs that can be read, and one sentence for each that cannot."""
-    runs, warnings = [], []
+    runs, warnings, folder = [], [], store().folder
     for summary in summaries:
         try:
-            runs.append(load(summary))
+            runs.append(_load_summary(folder, summary))
         except InputError as error:
             warnings.append(f"skipped: {error}")
     return runs, warnings

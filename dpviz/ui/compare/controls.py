@@ -10,11 +10,11 @@ from dpviz.ui.compare import state
 from dpviz.ui.compare.data import Material, filtered
 from dpviz.ui.compare.link import ALL, EPSILONS, EXPERIMENT, MOST_LETTERS
 from dpviz.ui.compare.state import bound, key
-from dpviz.views.comparison import SOURCES
-from dpviz.views.comparison_scene import CURSORS, Scene
-from dpviz.views.comparison_settings import setting_title, varying
-from dpviz.views.comparison_table import MEASURED, dataset_title
-from dpviz.views.comparison_views import VIEWS, cell_settings
+from dpviz.views.comparison.experiments import SOURCES
+from dpviz.views.comparison.scene import CURSORS, Scene
+from dpviz.views.comparison.settings import paper_title, setting_title, varying
+from dpviz.views.comparison.table import MEASURED, dataset_title
+from dpviz.views.comparison.views import VIEWS, cell_settings
 
 NOT_TUNED = ("dataset", "paper", "source", "noise", "sweep")  # seldom what a heat map is about
 AUTOMATIC = "Automatic: plain DP-SGD, constant noise"
@@ -71,7 +71,7 @@ def filters(whole: Material) -> None:
         middle.selectbox(
             "Paper",
             [ALL, *PAPERS],
-            format_func=lambda name: "All and own settings" if name == ALL else name,
+            format_func=lambda name: "All and own settings" if name == ALL else paper_title(name),
             **bound("paper"),
         )
         right.text_input("Search", max_chars=MOST_LETTERS, placeholder="words in names and settings", **bound("search"))

@@ -17,9 +17,9 @@ from dpviz.runs import Store, Summary
 from dpviz.runs.sweeps.folder import SweepFolder, sweep_ids
 from dpviz.ui.common.runs import cached, load_all, store
 from dpviz.ui.compare.link import ALL, EXPERIMENT, Comparison
-from dpviz.views.comparison import ComparisonData, comparison_data, fold, regrouped
-from dpviz.views.comparison_settings import setting_text, setting_title
-from dpviz.views.comparison_table import experiments
+from dpviz.views.comparison.experiments import ComparisonData, comparison_data, fold, regrouped
+from dpviz.views.comparison.settings import value_words
+from dpviz.views.comparison.table import experiments
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +73,7 @@ def _material(
     data, problems = _data(folder, owner, own, ids)
     rows, settings = data.rows, data.settings
     if group != EXPERIMENT and group in settings:
-        rows = regrouped(rows, settings[group].map(lambda value: _value_name(group, value)))
+        rows = regrouped(rows, settings[group].map(lambda value: value_words(group, value)))
         owners = dict(zip(data.rows["group"][rows.index], rows["group"], strict=True))
         settings = _common(settings, owners)
     folded = fold(rows)
@@ -86,12 +86,6 @@ def _common(settings: pd.DataFrame, owners: Mapping[str, str]) -> pd.DataFrame:
     grouped = settings.groupby(settings.index.map(owners), sort=False)
     kinds = settings.astype(str).groupby(settings.index.map(owners), sort=False).nunique()
     return grouped.first().astype(object).where(kinds <= 1, "mixed")
-
-
-def _value_name(name: str, value: object) -> str:
-    """A merged curve's name: a word by itself, a number with the setting's title."""
-    text = setting_text(name, value) or "not set"
-    return text if isinstance(value, str) else f"{setting_title(name)} {text}"
 
 
 def _sweeps(of: Store) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -17,28 +18,33 @@ from dpviz.ui.compare import state
 from dpviz.ui.compare.data import Material
 from dpviz.ui.compare.link import Comparison, to_link
 from dpviz.ui.compare.page import CONTAINER, schedules_figure
-from dpviz.views.comparison_report import Report, report_html
-from dpviz.views.comparison_scene import Scene
-from dpviz.views.comparison_views import VIEWS
+from dpviz.views.comparison.answer import Answer
+from dpviz.views.comparison.report import HTML, MARKDOWN, Format, Report, report_text
+from dpviz.views.comparison.scene import Scene
+from dpviz.views.comparison.views import VIEWS
 
 REPORT_HELP = "One page for a co-author: answer, figures, table, guarantees, settings, origins."
+MARKDOWN_HELP = "The report as text, without figures."
 
 
 def files(
-    scene: Scene, shown: Comparison, figure: Any, frame: pd.DataFrame, answers: Sequence[str], whole: Material
+    scene: Scene, shown: Comparison, figure: Any, frame: pd.DataFrame, answers: Sequence[Answer], whole: Material
 ) -> None:
     """What a person takes away."""
     name = f"dpviz-{shown.view}"
 
-    def report() -> bytes:
+    def report(form: Format) -> bytes:
         figures = [(VIEWS[shown.view].title, printable(figure)), ("Schedules", printable(schedules_figure(scene)))]
         link = urlencode(to_link(_linked(shown, scene)))
         page = Report(
             "Comparison of private training runs", answers, figures, whole.data.specs, whole.data.origins, link
         )
-        return report_html(page, scene).encode()
+        return report_text(page, scene, form).encode()
 
-    reports = (FileFormat("Report", "{name}-report.html", "text/html", report, help=REPORT_HELP),)
+    reports = (
+        FileFormat("Report", "{name}-report.html", "text/html", partial(report, HTML), help=REPORT_HELP),
+        FileFormat("Markdown", "{name}-report.md", "text/markdown", partial(report, MARKDOWN), help=MARKDOWN_HELP),
+    )
     with st.container(horizontal=True):
         share_button(_linked(shown, scene))
         download_buttons(FIGURE_FORMATS, name, _csv_rows(frame), figure)

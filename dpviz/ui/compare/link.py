@@ -11,9 +11,9 @@ from dpviz.papers import PAPERS
 from dpviz.privacy.registry import InputError, Knob
 from dpviz.runs import Run
 from dpviz.training.tables import CHOICES, DATASETS
-from dpviz.views.comparison import SOURCES, group_of
-from dpviz.views.comparison_settings import TITLES
-from dpviz.views.comparison_views import VIEWS
+from dpviz.views.comparison.experiments import SOURCES, group_of
+from dpviz.views.comparison.settings import TITLES
+from dpviz.views.comparison.views import VIEWS
 
 ALL = "all"
 EPSILONS = {"sound": "Sound", "claimed": "Claimed"}

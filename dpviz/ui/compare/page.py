@@ -12,15 +12,20 @@ from dpviz.ui.common.markdown import plain
 from dpviz.ui.compare import state
 from dpviz.ui.compare.data import Material, filtered
 from dpviz.ui.compare.link import EXPERIMENT, Comparison
-from dpviz.views.comparison import unplaced
-from dpviz.views.comparison_figures import curves_figure
-from dpviz.views.comparison_marks import Mark, coloured, marks_by, marks_of
-from dpviz.views.comparison_scene import Scene
-from dpviz.views.comparison_settings import differences_frame
-from dpviz.views.comparison_table import answers, baselines, experiment_table, first_sight, with_differences
-from dpviz.views.comparison_views import VIEWS
+from dpviz.views.comparison.answer import Answer, answers
+from dpviz.views.comparison.experiments import unplaced
+from dpviz.views.comparison.figures import curves_figure
+from dpviz.views.comparison.marks import Mark, coloured, marks_by, marks_of
+from dpviz.views.comparison.scene import NAME_SIZE, Scene
+from dpviz.views.comparison.settings import differing_frame
+from dpviz.views.comparison.table import baselines, experiment_table, first_sight, with_differences
+from dpviz.views.comparison.views import VIEWS
 
 CONTAINER = "compare_figure"
+# In a narrow window names at the ends of curves would cover them; the table below is the legend. Plotly gives names
+# and panel titles the same class: they differ in size.
+NARROW = f"""<style>@media (max-width: 640px) {{
+.st-key-{CONTAINER} .annotation:has([style*="font-size: {NAME_SIZE}px"]) {{ display: none; }} }}</style>"""
 
 
 def nothing() -> None:
@@ -57,7 +62,6 @@ def scene_of(whole: Material, shown: Comparison) -> Scene:
         log=shown.log,
         facet=shown.facet,
         rest=shown.rest,
-        named="Mobi" not in st.context.headers.get("User-Agent", ""),  # on a phone the table below is the legend
     )
 
 
@@ -71,12 +75,14 @@ def lost_note(whole: Material, shown: Comparison) -> None:
         )
 
 
-def answer(scene: Scene) -> list[str]:
-    """The answer to the question, one paragraph per dataset."""
-    paragraphs = answers(scene.table, scene.base, scene.budget, scene.epsilon)
-    for paragraph in paragraphs:
-        st.markdown(_safe(paragraph))
-    return paragraphs
+def answer(scene: Scene) -> list[Answer]:
+    """The answer to the question, per dataset, and beneath it how far it can be trusted."""
+    per_dataset = answers(scene.table, scene.base, scene.budget, scene.epsilon)
+    for one in per_dataset:
+        st.markdown(_safe(one.headline))
+        if one.details:
+            st.caption(_safe(one.details))
+    return per_dataset
 
 
 def _safe(paragraph: str) -> str:
@@ -92,6 +98,7 @@ def figure_of(scene: Scene, shown: Comparison) -> tuple[Any, pd.DataFrame]:
     view = VIEWS[shown.view]
     frame = view.frame(scene)
     figure = view.figure(frame, scene)
+    st.html(NARROW)
     with st.container(key=CONTAINER):
         config = {"displayModeBar": "hover", "displaylogo": False}
         alt = f"{view.title}: {len(scene.table)} curves, {len(scene.marks)} in colour"
@@ -126,7 +133,7 @@ def what_differs(scene: Scene) -> None:
     with st.expander("What differs", key="compare.differs", on_change="rerun") as drawer:
         if not drawer.open:
             return
-        frame = differences_frame(scene.settings, groups, list(scene.table["short"][groups]))
+        frame = differing_frame(scene.settings, groups, list(scene.table["short"][groups]))
         if frame.empty:
             st.caption("The coloured curves have the same settings.")
         else:

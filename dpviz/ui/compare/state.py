@@ -12,7 +12,7 @@ import streamlit as st
 from dpviz.privacy.registry import InputError
 from dpviz.ui.common.cards import input_error
 from dpviz.ui.compare.link import AT, Comparison, parse_link
-from dpviz.views.comparison_marks import keep_slots
+from dpviz.views.comparison.marks import keep_slots
 
 OPENED = "compare.opened"
 FIGURE = "compare.figure"

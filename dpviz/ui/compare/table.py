@@ -11,11 +11,11 @@ import streamlit as st
 from dpviz.runs.differences import points
 from dpviz.ui.compare import state
 from dpviz.ui.compare.state import key
-from dpviz.views.comparison import SOURCES
-from dpviz.views.comparison_marks import swatch
-from dpviz.views.comparison_scene import Scene
-from dpviz.views.comparison_settings import TITLES, setting_text, setting_title, varying
-from dpviz.views.comparison_table import MEASURED, dataset_title
+from dpviz.views.comparison.experiments import SOURCES
+from dpviz.views.comparison.marks import swatch
+from dpviz.views.comparison.scene import Scene
+from dpviz.views.comparison.settings import TITLES, paper_title, setting_text, setting_title, varying
+from dpviz.views.comparison.table import MEASURED, dataset_title
 
 MOST_ROWS = 1000  # of the table in the browser
 
@@ -57,7 +57,7 @@ SHOWN = ("curve", "accuracy", "deviation", "seeds", "difference", "interval", "s
 def _cells(table: pd.DataFrame, scene: Scene) -> pd.DataFrame:
     """The table's cells as they are shown."""
     groups = list(table.index)
-    origin = table["paper"].where(table["paper"] == "", table["paper"] + ", ")
+    origin = table["paper"].map(lambda paper: f"{paper_title(paper)}, " if paper else "")
     origin += table["source"].map({name: source.title for name, source in SOURCES.items()})
     origin += table["place"].where(table["place"] == "", ", " + table["place"])
     settings = scene.settings.reindex(groups)

@@ -20,11 +20,11 @@ from dpviz.training.local.tabular import picture_data
 from dpviz.ui.common.export_figures import as_csv, as_html
 from dpviz.ui.local.job import Job
 from dpviz.ui.train import launch
-from dpviz.views.comparison_figures import curves_figure
+from dpviz.views.comparison.figures import curves_figure
 from tests.browser import ROOT, start_server, stop_server
 from tests.page_words import page_words
+from tests.views.comparison.test_figures import scene_of
 from tests.views.made_runs import keep, made_run, made_spec
-from tests.views.test_comparison_figures import scene_of
 
 EVIL = "<script>window.sprung=1</script><img src=x onerror=window.sprung=1>![x](http://192.0.2.1/y.png)"
 

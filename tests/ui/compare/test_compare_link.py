@@ -8,7 +8,7 @@ from dpviz.papers import PAPERS
 from dpviz.privacy import InputError
 from dpviz.training.tables import DATASETS
 from dpviz.ui.compare.link import ALL, Comparison, link_to, parse_link, to_link
-from dpviz.views.comparison import group_of
+from dpviz.views.comparison.experiments import group_of
 from tests.views.made_runs import made_run
 
 

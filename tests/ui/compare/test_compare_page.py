@@ -12,11 +12,11 @@ from dpviz.runs import write_cached
 from dpviz.runs.store.spending import Spending
 from dpviz.ui.common.export_figures import as_csv, as_html
 from dpviz.ui.compare.state import take_click
-from dpviz.views.comparison import comparison_data, fold, group_of
-from dpviz.views.comparison_figures import curves_figure
-from dpviz.views.comparison_scene import Scene
-from dpviz.views.comparison_table import experiment_table, experiments
-from dpviz.views.comparison_views import VIEWS
+from dpviz.views.comparison.experiments import comparison_data, fold, group_of
+from dpviz.views.comparison.figures import curves_figure
+from dpviz.views.comparison.scene import Scene
+from dpviz.views.comparison.table import experiment_table, experiments
+from dpviz.views.comparison.views import VIEWS
 from tests.browser import ROOT
 from tests.views.made_runs import keep, made_run
 
@@ -61,7 +61,7 @@ def test_own_and_full_length_runs_stand_beside_one_another(folders):
     rows = table(open_page(show="own,cached"))
     assert dict(zip(rows["name"], rows["source"], strict=True)) == {
         "Mine": "my run",
-        "Constant 1": "curricula, full-length run",
+        "Constant 1": "Noise curricula, full-length run",
     }
 
 
@@ -74,6 +74,21 @@ def test_every_view_stands_with_runs_and_without(folders, view):
     at = open_page(view=view)
     assert not any("Nothing to compare yet" in info.value for info in at.info)
     assert at.segmented_control(key="compare.view").value == view
+
+
+def test_a_single_run_is_called_the_only_one_and_compared_with_nothing(folders):
+    keep(folders[0], made_run(title="Mine"))
+    at = open_page(show="own")
+    assert sentence(at) == "At ε ≤ 2 on MNIST the only run is **your run “Mine”**, 77.50 % (one seed)."
+    assert table(at)["interval"].item() == "baseline"
+    assert pd.isna(table(at)["difference"].item())
+
+
+def test_runs_without_an_epsilon_are_in_the_table_and_the_answer_says_that_none_counts(folders):
+    keep(folders[0], made_run(method="sgd", title="Open"))
+    at = open_page(show="own")
+    assert sentence(at) == "At ε ≤ 2 on MNIST no run has an epoch within the budget."
+    assert list(table(at)["name"]) == ["Open"]
 
 
 def test_against_time_the_page_says_whose_clock_it_was(folders):

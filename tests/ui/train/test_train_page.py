@@ -27,7 +27,7 @@ from dpviz.ui.schedule.settings import Settings
 from dpviz.ui.train.run_form import MOST_SEEDS, fitting_models, quick, recipe_of
 from dpviz.ui.train.run_panel import share_done
 from dpviz.ui.train.runs_list import selected_places
-from dpviz.views.comparison import group_of
+from dpviz.views.comparison.experiments import group_of
 from dpviz.views.numbers import epsilon_number, epsilon_text
 from tests.browser import ROOT, start_server, stop_server
 from tests.views.made_runs import keep, made_run, made_spec

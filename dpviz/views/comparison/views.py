@@ -9,8 +9,9 @@ from typing import Any
 
 import pandas as pd
 
-from dpviz.views.comparison import endpoints
-from dpviz.views.comparison_figures import (
+from dpviz.views.comparison.differences import difference_frame
+from dpviz.views.comparison.experiments import endpoints
+from dpviz.views.comparison.figures import (
     curves_figure,
     difference_figure,
     fit_figure,
@@ -19,11 +20,10 @@ from dpviz.views.comparison_figures import (
     parallel_figure,
     ranking_figure,
 )
-from dpviz.views.comparison_fit import frontier, log_fit
-from dpviz.views.comparison_frames import cell_frame, difference_frame
-from dpviz.views.comparison_scene import Scene
-from dpviz.views.comparison_settings import varying
-from dpviz.views.comparison_table import dataset_title
+from dpviz.views.comparison.fit import frontier, log_fit
+from dpviz.views.comparison.scene import Scene
+from dpviz.views.comparison.settings import cell_frame, varying
+from dpviz.views.comparison.table import dataset_title
 
 
 def _no_note(frame: pd.DataFrame, scene: Scene) -> str:

@@ -11,7 +11,7 @@ from scipy.special import stdtrit
 
 from dpviz.papers.gains import correlation
 from dpviz.runs.differences import CONFIDENCE
-from dpviz.views.comparison import placed
+from dpviz.views.comparison.experiments import placed
 
 BAND = 1e-3  # two prices of the same steps differ by less than this, relatively: the certified band's width
 

@@ -9,9 +9,10 @@ import pytest
 from scipy import stats
 
 from dpviz.papers import REPORTED
+from dpviz.runs import Run
 from dpviz.runs.store.spending import Spending
-from dpviz.views.comparison import comparison_frame, endpoints, fold, unplaced
-from dpviz.views.comparison_fit import frontier, log_fit
+from dpviz.views.comparison.experiments import comparison_data, comparison_frame, endpoints, fold, unplaced
+from dpviz.views.comparison.fit import frontier, log_fit
 from tests.views.made_runs import made_cached, made_run
 
 ACCURACIES = [number for number in REPORTED if number.quantity == "test_accuracy"]
@@ -66,8 +67,8 @@ def test_other_settings_do_not_fold_nor_do_runs_that_are_not_finished():
 def test_a_cached_run_that_stopped_early_stands_alone_and_says_so():
     folded = fold(comparison_frame(cached=[made_cached(), made_cached(seed=1, status="stopped", count=2)]))
     labels = folded.groupby("group")["label"].first()
-    assert labels["cached/curricula/constant-1"] == "Constant 1 — curricula, full-length run"
-    assert labels["cached/curricula/constant-1/1"].startswith("Constant 1 (epoch 2 of 4) — curricula")
+    assert labels["cached/curricula/constant-1"] == "Constant 1 — Noise curricula, full-length run"
+    assert labels["cached/curricula/constant-1/1"].startswith("Constant 1 (epoch 2 of 4) — Noise curricula")
 
 
 def test_one_seed_has_no_spread():
@@ -79,8 +80,8 @@ def test_labels_are_unique_and_say_where_a_curve_is_from():
     folded = fold(comparison_frame(runs, [made_cached()], ACCURACIES))
     labels = folded.groupby("group")["label"].first()
     assert labels.is_unique
-    assert labels["cached/curricula/constant-1"] == "Constant 1 — curricula, full-length run"
-    assert labels["reported/curricula/constant-1/table-4"] == "Constant 1 — curricula, reported, Table 4"
+    assert labels["cached/curricula/constant-1"] == "Constant 1 — Noise curricula, full-length run"
+    assert labels["reported/curricula/constant-1/table-4"] == "Constant 1 — Noise curricula, reported, Table 4"
 
 
 def test_a_result_printed_in_several_tables_is_one_point_that_names_them_all():
@@ -151,6 +152,32 @@ def test_short_names_leave_out_the_dataset_and_are_unique_on_it():
     other = made_run("d", title="Same", dataset="fashion-mnist")
     short = fold(comparison_frame([*runs, other])).groupby("group", sort=False)["short"].first()
     assert list(short) == ["Same", "Same (2)", "Logistic regression, constant 3", "Same"]
+
+
+def short_names(runs: list[Run]) -> list[str]:
+    return list(fold(comparison_data(runs).rows).groupby("group", sort=False)["short"].first())
+
+
+def test_own_runs_of_one_name_are_told_apart_by_their_settings_then_seed_then_date():
+    runs = [made_run("a"), made_run("b", clipping="auto-s"), made_run("c", clipping="auto-s", batch_size=400)]
+    name = "Logistic regression, constant 1"
+    assert short_names(runs) == [
+        f"{name}, Flat, batch size 200",
+        f"{name}, AUTO-S, batch size 200",
+        f"{name}, AUTO-S, batch size 400",
+    ]
+    stopped = [made_run(str(seed), seed=seed, status="stopped", count=2) for seed in (3, 5)]
+    name += " (epoch 2 of 4)"
+    assert short_names(stopped) == [f"{name}, seed 3", f"{name}, seed 5"]
+    later = dataclasses.replace(stopped[0], id="x", created="2026-02-03T04:05:06+00:00")
+    assert short_names([stopped[0], later]) == [f"{name}, 2026-01-02 03:04", f"{name}, 2026-02-03 04:05"]
+
+
+def test_no_paper_is_called_by_its_folder():
+    data = comparison_data(cached=[made_cached()], reported=ACCURACIES)
+    texts = [*fold(data.rows)["label"], *data.settings["paper"]]
+    assert "Losing less" in texts
+    assert not [text for text in texts if "losing-less" in text or "state-of-the-art" in text]
 
 
 # --- the fit ----------------------------------------------------------------------------------------------------------

@@ -1,18 +1,17 @@
-"""A comparison at one epsilon: a row per experiment, its difference to a baseline, and the answer in words."""
+"""A comparison at one epsilon: a row per experiment, its difference to a baseline, and what is seen first."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from dpviz.runs.differences import TOO_CLOSE, Difference, paired_difference, points
+from dpviz.runs.differences import Difference, paired_difference
 from dpviz.training.tables import DATASETS
-from dpviz.views.comparison import SOURCES, endpoints, placed
-from dpviz.views.comparison_settings import PLAIN
+from dpviz.views.comparison.experiments import SOURCES, endpoints, placed
+from dpviz.views.comparison.settings import PLAIN
 from dpviz.views.runs import spent_words, title_of
 
 MOST_COLOURED = 8
@@ -111,7 +110,8 @@ def baselines(table: pd.DataFrame, settings: pd.DataFrame, pinned: str = "") -> 
 
 def with_differences(table: pd.DataFrame, base: Mapping[str, str]) -> pd.DataFrame:
     """The table with each row's difference to the baseline of its dataset, as a `Difference`, and its parts."""
-    records = [difference(table, str(group), base.get(dataset, "")) for group, dataset in table["dataset"].items()]
+    values = seed_values(table)
+    records = [difference(values, str(group), base.get(dataset, "")) for group, dataset in table["dataset"].items()]
     number = math.nan
     return table.assign(
         difference=[round(record.mean, 2) + 0.0 if record else number for record in records],  # no "-0.00"
@@ -121,14 +121,19 @@ def with_differences(table: pd.DataFrame, base: Mapping[str, str]) -> pd.DataFra
     )
 
 
-def difference(table: pd.DataFrame, group: str, baseline: str, comparisons: int = 1) -> Difference | None:
-    """One row against another at this epsilon; None where one of them has no accuracy there, or against itself."""
-    if group == baseline or baseline not in table.index or group not in table.index:
+SeedValues = Mapping[str, Mapping[int, float]]
+
+
+def seed_values(table: pd.DataFrame) -> SeedValues:
+    """Group -> seed -> accuracy at this epsilon, of the rows that have one."""
+    return {str(group): values for group, values in table["values"].items() if isinstance(values, dict)}
+
+
+def difference(values: SeedValues, group: str, baseline: str, comparisons: int = 1) -> Difference | None:
+    """One row against another; None where one of them has no accuracy, or against itself."""
+    if group == baseline or group not in values or baseline not in values:
         return None
-    ours, theirs = table["values"][group], table["values"][baseline]
-    if not (isinstance(ours, dict) and isinstance(theirs, dict)):
-        return None
-    return paired_difference(ours, theirs, comparisons=comparisons)
+    return paired_difference(values[group], values[baseline], comparisons=comparisons)
 
 
 # --- first sight
@@ -145,103 +150,6 @@ def first_sight(table: pd.DataFrame, base: Mapping[str, str]) -> list[str]:
     few = ready.index[: 0 if len(own) else FEW]
     chosen = [*always, *own[:OWN_LATEST], *few]
     return list(dict.fromkeys(chosen))[:MOST_COLOURED]
-
-
-# --- the answer
-
-
-def answers(table: pd.DataFrame, base: Mapping[str, str], budget: float, kind: str = "sound") -> list[str]:
-    """One paragraph per dataset: the best at this epsilon, how sure that is, and what it is ahead of."""
-    return [
-        answer(table[table["dataset"] == dataset], base.get(dataset, ""), budget, kind)
-        for dataset in table["dataset"].unique()
-        if dataset
-    ]
-
-
-def answer(table: pd.DataFrame, baseline: str, budget: float, kind: str = "sound") -> str:
-    """The best measured row of one dataset against the baseline, in plain words."""
-    claimed = "a claimed " if kind == "claimed" else ""
-    where = f"At {claimed}ε ≤ {budget:g} on {dataset_title(table['dataset'].iloc[0])}"
-    ready = table[table["accuracy"].notna()]
-    measured = ready[ready["source"].isin(MEASURED)]
-    if measured.empty:
-        return f"{where} no run has an epoch within the budget. {_reported_best(ready)}".strip()
-    best, several = measured.index[0], measured.index[measured["seeds"] > 1]
-    sentences = [f"{where} the best is {_named(measured, best)}{_lead(measured, best, baseline)}"]
-    if len(several) and several[0] not in (best, baseline):
-        sentences.append(
-            f"The best with several seeds is {_named(measured, several[0])}{_lead(measured, several[0], baseline)}"
-        )
-    elif best in several:
-        sentences.append(_close(measured, best))
-    sentences.append(_reported_best(ready))
-    return " ".join(sentence.rstrip(".") + "." for sentence in sentences if sentence)
-
-
-def _named(table: pd.DataFrame, group: str) -> str:
-    return f"**{who(table.loc[group])}**, {accuracy_words(table.loc[group])}"
-
-
-def _lead(table: pd.DataFrame, group: str, baseline: str) -> str:
-    """ ", 0.90 points above X (95 % interval ...)", and the same with the choice of the best allowed for."""
-    others = table.index[table.index != group]
-    if group == baseline:
-        return f"; it is the baseline itself, next is {_named(table, others[0])}" if len(others) else ""
-    record = difference(table, group, baseline)
-    if record is None:
-        return ""
-    close = f"{TOO_CLOSE}, " if record.judged and not record.decided else ""
-    lead = f"{points(abs(record.mean))} points {record.side}" if points(record.mean) != "0.00" else "equal to"
-    return f", {lead} {who(table.loc[baseline])} ({close}{record.interval})" + _allowing(
-        difference(table, group, baseline, comparisons=len(others)), len(others)
-    )
-
-
-def _allowing(record: Difference | None, rivals: int) -> str:
-    """The best of many is ahead by luck too; named, with the interval that allows for it (Bonferroni)."""
-    if record is None or rivals < 2 or not record.judged:
-        return ""
-    verdict = "still not 0" if record.decided else TOO_CLOSE
-    return (
-        f". Allowing for its choice among {rivals + 1}, the interval is {points(record.low)} to "
-        f"{points(record.high)}: {verdict}"
-    )
-
-
-def who(row: Any) -> str:
-    """A row in a sentence: its short name and whose it is."""
-    name = f"“{row['short']}”"
-    if row["source"] == "own":
-        return f"your run {name}"
-    return f"{name} of {row['paper'] or 'several papers'}" + (f", {row['place']}" if row["place"] else "")
-
-
-def _close(measured: pd.DataFrame, best: str) -> str:
-    """How many rows the seeds cannot tell from the best."""
-    records = [difference(measured, group, best) for group in measured.index if group != best]
-    close = sum(record is not None and record.judged and not record.decided for record in records)
-    alone = sum(record is not None and not record.judged for record in records)
-    parts = [
-        f"{close} of {len(records)} others {'is' if close == 1 else 'are'} too close to it to call" if close else "",
-        f"{alone} {'has' if alone == 1 else 'have'} one seed only and cannot be judged" if alone else "",
-    ]
-    return "; ".join(part for part in parts if part)
-
-
-def _reported_best(ready: pd.DataFrame) -> str:
-    reported = ready[ready["source"] == "reported"]
-    return f"Papers report up to {reported['accuracy'].iloc[0]:.2f} %: {who(reported.iloc[0])}" if len(reported) else ""
-
-
-def accuracy_words(row: Any) -> str:
-    """ "86.70 % ± 0.31 (3 seeds)"; one seed has no deviation."""
-    if row["source"] not in MEASURED:
-        return f"{row['accuracy']:.2f} %"
-    if row["seeds"] == 1:
-        return f"{row['accuracy']:.2f} % (one seed)"
-    unit = "runs" if "/by/" in str(row.name) else "seeds"  # of curves merged by a setting
-    return f"{row['accuracy']:.2f} % ± {row['deviation']:.2f} ({row['seeds']:.0f} {unit})"
 
 
 def dataset_title(name: str) -> str:

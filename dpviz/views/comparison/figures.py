@@ -11,12 +11,12 @@ import plotly.graph_objects as go
 
 from dpviz.runs.differences import CONFIDENCE
 from dpviz.views.axes import AXES, GREY, PALE, epoch_ticks, tinted
-from dpviz.views.comparison import SPREAD_OF, endpoints, placed
-from dpviz.views.comparison_fit import frontier, log_fit
-from dpviz.views.comparison_marks import OTHER, Mark
-from dpviz.views.comparison_scene import Scene, add_cursor, add_names, canvas, limits, name_room, panels, place
-from dpviz.views.comparison_settings import setting_text, setting_title, varying
-from dpviz.views.comparison_table import MEASURED
+from dpviz.views.comparison.experiments import SPREAD_OF, endpoints, placed
+from dpviz.views.comparison.fit import frontier, log_fit
+from dpviz.views.comparison.marks import OTHER, Mark
+from dpviz.views.comparison.scene import Scene, add_cursor, add_names, canvas, limits, name_room, panels, place
+from dpviz.views.comparison.settings import setting_text, setting_title, varying
+from dpviz.views.comparison.table import MEASURED
 
 Summary = Callable[[go.Figure, pd.DataFrame, Mapping[str, int]], None]
 MOST_RANKED = 25
@@ -61,7 +61,7 @@ def _close_panel(
     cursor: bool,
 ) -> None:
     """Limits, names and cursor, once a panel's curves are drawn; `points` are all of its x and y."""
-    room = room if scene.named and not scene.key else 0.0
+    room = 0.0 if scene.key else room
     last = max((x for _, x, _ in ends), default=0.0)
     budget = scene.budget if cursor else 0.0
     ranges = limits(points, log_x=log_x, last=last, room=room, cursor=budget)

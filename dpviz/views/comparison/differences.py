@@ -1,4 +1,4 @@
-"""Frames behind the views of a comparison that are more than two columns of the curves."""
+"""Curves minus a baseline, along epsilon or epochs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dpviz.runs.differences import paired_difference
-from dpviz.views.comparison import placed
+from dpviz.views.comparison.experiments import placed
 
 DIFFERENCE_COLUMNS = ["group", "dataset", "x", "difference", "low", "high", "judged"]
 
@@ -50,18 +50,3 @@ def _reached(curves: Sequence[tuple[int, np.ndarray, np.ndarray]], place: float)
         if last >= 0:
             reached.setdefault(seed, []).append(float(ys[last]))
     return {seed: fmean(values) for seed, values in reached.items()}
-
-
-def cell_frame(table: pd.DataFrame, settings: pd.DataFrame, down: str, across: str) -> pd.DataFrame:
-    """Best accuracy at this epsilon for each pair of values of two settings; values in order, gaps as NaN."""
-    ready = table[table["accuracy"].notna()]
-    pairs = settings.reindex(ready.index)[[down, across]].assign(accuracy=ready["accuracy"]).dropna()
-    if pairs.empty:
-        return pd.DataFrame()
-    cells = pairs.pivot_table(index=down, columns=across, values="accuracy", aggfunc="max", sort=False)
-    return cells.reindex(index=_ordered(cells.index), columns=_ordered(cells.columns))
-
-
-def _ordered(values: pd.Index) -> list[object]:
-    """Numbers by size, words by the alphabet."""
-    return sorted(values, key=lambda value: (isinstance(value, str), value if isinstance(value, str) else float(value)))

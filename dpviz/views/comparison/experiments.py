@@ -23,7 +23,7 @@ from dpviz.training.pricing import planned_guarantee
 from dpviz.training.spec import STREAMS, RunSpec
 from dpviz.training.tables import DATASETS
 from dpviz.views.axes import AXES
-from dpviz.views.comparison_settings import settings_of
+from dpviz.views.comparison.settings import paper_title, settings_of, value_words, varying
 from dpviz.views.runs import curve, run_name
 
 
@@ -45,6 +45,8 @@ ABOUT = ("group", "name", "source", "paper", "place", "dataset", "run", "created
 EPSILON_COLUMNS = ("epsilon_sound", "epsilon_claimed")
 SPENT = ("spent_sound", "spent_claimed", "at_most")  # by the whole run, also after its last whole epoch
 COLUMNS = (*ABOUT, *AXES, "spread", *SPENT)
+NAMED = ("run", "noise", "source", "paper")  # said by a curve's name already, or of no help beside it
+MOST_REMEMBERED = 16_384  # settings of runs
 SPREAD_OF = {"test_accuracy": "accuracy_spread", "test_loss": "loss_spread"}
 
 
@@ -75,15 +77,36 @@ def comparison_data(
     about = rows.drop_duplicates("group").set_index("group")
     settings = pd.DataFrame.from_dict(
         {
-            group: {"source": SOURCES[source].many, "paper": paper or "None", "run": name}
+            group: {"source": SOURCES[source].many, "paper": paper_title(paper) or "None", "run": name}
             | ({"sweep": sweep_of[group]} if group in sweep_of else {})
             | (settings_of(specs[group]) if group in specs else {})
             for group, source, paper, name in about[["source", "paper", "name"]].itertuples()
         },
         orient="index",
     )
+    names = _told_apart(about, settings)
+    for frame, column, groups in ((rows, "name", rows["group"]), (settings, "run", settings.index)):
+        if names:
+            frame[column] = [names.get(group, name) for group, name in zip(groups, frame[column], strict=True)]
     origins = {group_of(run): _origin(run) for run in runs} | {cached_group(item): _origin(item.run) for item in cached}
     return ComparisonData(rows.drop(columns="recipe"), settings, specs, origins)
+
+
+def _told_apart(about: pd.DataFrame, settings: pd.DataFrame) -> dict[str, str]:
+    """Own groups that share a name, each with what sets it apart: settings, else its seed, else when it began."""
+    own = about[about["source"] == "own"]
+    own = own[own.duplicated(["dataset", "name"], keep=False)]
+    names: dict[str, str] = {}
+    for (_, name), alike in own.groupby(["dataset", "name"], sort=False):
+        more = alike.assign(created=alike["created"].str[:16].str.replace("T", " "))[["seed", "created"]]
+        columns = settings.reindex(alike.index).join(more)
+        parts = pd.Series("", alike.index)
+        for key in varying(columns):
+            longer = parts + ", " + columns[key].map(lambda value, key=key: value_words(key, value))
+            if key not in NAMED and longer.nunique() > parts.nunique():
+                parts = longer
+        names |= {str(group): f"{name}{part}" for group, part in parts.items()}
+    return names
 
 
 def _origin(run: Run) -> str:
@@ -110,8 +133,13 @@ def comparison_frame(
 
 def group_of(run: Run) -> str:
     """Finished runs with the same settings but for the seed are one group; an unfinished run stands alone."""
-    settings = dataclasses.replace(run.spec, seed=0, streams=STREAMS).key
+    settings = _seedless_key(run.spec)
     return f"own/{settings}" if run.status == "done" else f"own/{settings}/{run.id}"
+
+
+@functools.lru_cache(maxsize=MOST_REMEMBERED)
+def _seedless_key(spec: RunSpec) -> str:
+    return dataclasses.replace(spec, seed=0, streams=STREAMS).key
 
 
 def cached_group(item: CachedRun) -> str:
@@ -245,7 +273,7 @@ def _names(folded: pd.DataFrame) -> pd.DataFrame:
     names = groups["name"].str.replace("<", "‹")  # a figure would take it for a tag
     title = groups["source"].map({name: source.title for name, source in SOURCES.items()})
     origin = title + groups["place"].map(lambda place: f", {place}" if place else "")
-    labels = names + " — " + groups["paper"].map(lambda paper: f"{paper}, " if paper else "") + origin
+    labels = names + " — " + groups["paper"].map(lambda paper: f"{paper_title(paper)}, " if paper else "") + origin
     prefix = groups["dataset"].map({name: f"{entry.title}, " for name, entry in DATASETS.items()}).fillna("")
     short = pd.Series([n.removeprefix(p) for n, p in zip(names, prefix, strict=True)], groups.index, dtype=object)
     short = short.str[:1].str.upper() + short.str[1:]

@@ -11,13 +11,14 @@ import pytest
 
 from dpviz.papers import REPORTED
 from dpviz.views.axes import PALE
-from dpviz.views.comparison import comparison_data, fold, regrouped
-from dpviz.views.comparison_figures import curves_figure
-from dpviz.views.comparison_marks import MARKS, OTHER, keep_slots, marks_by, marks_of, swatch
-from dpviz.views.comparison_report import Report, report_html
-from dpviz.views.comparison_scene import Scene, label_heights
-from dpviz.views.comparison_table import baselines, experiment_table, experiments, first_sight, with_differences
-from dpviz.views.comparison_views import VIEWS, cell_settings
+from dpviz.views.comparison.answer import Answer
+from dpviz.views.comparison.experiments import comparison_data, fold, regrouped
+from dpviz.views.comparison.figures import curves_figure
+from dpviz.views.comparison.marks import MARKS, OTHER, keep_slots, marks_by, marks_of, swatch
+from dpviz.views.comparison.report import HTML, MARKDOWN, Report, report_text
+from dpviz.views.comparison.scene import Scene, label_heights
+from dpviz.views.comparison.table import baselines, experiment_table, experiments, first_sight, with_differences
+from dpviz.views.comparison.views import VIEWS, cell_settings
 from tests.views.made_runs import made_cached, made_run
 
 TABLE_2 = [number for number in REPORTED if number.paper == "curricula" and number.place == "Table 2"]
@@ -147,9 +148,24 @@ def test_a_report_holds_answer_figures_table_guarantees_and_settings_and_escapes
     scene = scene_of([made_run("a", title="<script>x</script>"), made_run("b", optimizer="adam")])
     data = comparison_data([made_run("a"), made_run("b", optimizer="adam")])
     figure = curves_figure(scene.folded, scene, "epoch", "test_accuracy")
-    report = Report("Mine", ["The **best**."], [("Curves", figure)], data.specs, data.origins, "view=epoch&at=2")
-    page = report_html(report, scene)
-    for words in ("<b>best</b>", "Plotly.newPlot", "Optimizer", "Sound ε there", "It rests on", "measured, dpviz"):
+    report = Report(
+        "Mine", [Answer("The **best**.", "By luck?")], [("Curves", figure)], data.specs, data.origins, "view=epoch&at=2"
+    )
+    page = report_text(report, scene, HTML)
+    for words in (
+        "<b>best</b>",
+        "By luck?",
+        "Plotly.newPlot",
+        "Optimizer",
+        "Sound ε there",
+        "It rests on",
+        "measured, dpviz",
+    ):
         assert words in page
     assert "<script>x" not in page
     assert "view=epoch&amp;at=2" in page
+    text = report_text(report, scene, MARKDOWN)
+    for words in ("# Mine", "The **best**.", "| Curve | Dataset |", "| Optimizer | ", "It rests on", r"\<script\>x"):
+        assert words in text.replace("‹", r"\<")
+    lengths = [line.count(" | ") for line in text.splitlines() if line.startswith("| ")]
+    assert len(set(lengths)) == 2  # two whole tables

@@ -7,6 +7,7 @@ from functools import lru_cache
 
 import pandas as pd
 
+from dpviz.papers import PAPERS
 from dpviz.training.spec import RunSpec
 from dpviz.training.tables import CHOICES
 from dpviz.views.numbers import delta_text
@@ -91,6 +92,17 @@ def setting_text(name: str, value: object) -> str:
     return str(value)
 
 
+def value_words(name: str, value: object) -> str:
+    """A value outside its table: a word by itself, a number with the setting's title."""
+    text, title = setting_text(name, value) or "not set", setting_title(name)
+    return text if isinstance(value, str) else f"{title[:1].lower()}{title[1:]} {text}"
+
+
+def paper_title(name: str) -> str:
+    """A paper as people call it, not its folder's name."""
+    return PAPERS[name].short_title if name in PAPERS else name
+
+
 def varying(settings: pd.DataFrame) -> list[str]:
     """The settings in which the rows differ, in the order of TITLES, knobs last."""
     order = [*TITLES, *settings.columns]
@@ -98,9 +110,24 @@ def varying(settings: pd.DataFrame) -> list[str]:
     return [name for name in dict.fromkeys(order) if name in differing]
 
 
-def differences_frame(settings: pd.DataFrame, groups: Sequence[str], names: Sequence[str]) -> pd.DataFrame:
+def differing_frame(settings: pd.DataFrame, groups: Sequence[str], names: Sequence[str]) -> pd.DataFrame:
     """The settings in which these groups differ, a row per setting and a column per group, and nothing else."""
     chosen = settings.reindex(list(groups))
     keys = [key for key in varying(chosen) if key != "run"]
     cells = [[setting_text(key, value) for value in chosen[key]] for key in keys]
     return pd.DataFrame(cells, index=[setting_title(key) for key in keys], columns=list(names))
+
+
+def cell_frame(table: pd.DataFrame, settings: pd.DataFrame, down: str, across: str) -> pd.DataFrame:
+    """Best accuracy at this epsilon for each pair of values of two settings; values in order, gaps as NaN."""
+    ready = table[table["accuracy"].notna()]
+    pairs = settings.reindex(ready.index)[[down, across]].assign(accuracy=ready["accuracy"]).dropna()
+    if pairs.empty:
+        return pd.DataFrame()
+    cells = pairs.pivot_table(index=down, columns=across, values="accuracy", aggfunc="max", sort=False)
+    return cells.reindex(index=_ordered(cells.index), columns=_ordered(cells.columns))
+
+
+def _ordered(values: pd.Index) -> list[object]:
+    """Numbers by size, words by the alphabet."""
+    return sorted(values, key=lambda value: (isinstance(value, str), value if isinstance(value, str) else float(value)))

@@ -9,12 +9,12 @@ import pytest
 from scipy import stats
 
 from dpviz.papers import REPORTED
-from dpviz.views.comparison import ComparisonData, comparison_data, fold
-from dpviz.views.comparison_frames import difference_frame
-from dpviz.views.comparison_settings import differences_frame, setting_text, setting_title
-from dpviz.views.comparison_table import (
+from dpviz.views.comparison.answer import Answer, answer
+from dpviz.views.comparison.differences import difference_frame
+from dpviz.views.comparison.experiments import ComparisonData, comparison_data, fold
+from dpviz.views.comparison.settings import differing_frame, setting_text, setting_title
+from dpviz.views.comparison.table import (
     MOST_COLOURED,
-    answer,
     baselines,
     experiment_table,
     experiments,
@@ -81,25 +81,26 @@ def test_the_difference_is_paired_by_seed_with_its_interval():
 def test_the_answer_names_the_best_its_lead_its_interval_and_the_choice_among_many():
     runs = [*seeds(0.9), *seeds(0.95, clipping="auto-s"), *seeds(0.7, NOISE[::-1], sigma=1.1)]
     table, base = table_of(comparison_data(runs))
-    words = answer(table, base["mnist"], 2.0)
+    said = answer(table, base["mnist"], 2.0)
+    words = said.headline
     assert words.startswith("At ε ≤ 2 on MNIST the best is **your run “Logistic regression, constant 1")
     assert "(5 seeds), 5.00 points above your run" in words
     assert "95 % interval 5.00 to 5.00, same seeds" in words
-    assert "Allowing for its choice among 3" in words
+    assert said.details.startswith("Allowing for its choice among 3")
 
 
 def test_where_seeds_cannot_tell_the_answer_says_so():
     close = [*seeds(0.9), *seeds(0.9001, NOISE[::-1], clipping="auto-s")]
     table, base = table_of(comparison_data(close))
-    assert "too close to call" in answer(table, base["mnist"], 2.0)
+    assert "too close to call" in answer(table, base["mnist"], 2.0).headline
     single = comparison_data([made_run("a"), made_run("b", best=0.95, clipping="auto-s")])
     table, base = table_of(single)
-    assert "one seed each: chance cannot be judged" in answer(table, base["mnist"], 2.0)
+    assert "one seed each: chance cannot be judged" in answer(table, base["mnist"], 2.0).headline
 
 
 def test_nothing_within_the_budget_is_said_in_words():
     table, _ = table_of(comparison_data([made_run()]), 0.01)
-    assert answer(table, "", 0.01) == "At ε ≤ 0.01 on MNIST no run has an epoch within the budget."
+    assert answer(table, "", 0.01) == Answer("At ε ≤ 0.01 on MNIST no run has an epoch within the budget.")
 
 
 def test_a_difference_that_rounds_to_nothing_has_no_sign():
@@ -119,7 +120,7 @@ def test_at_first_sight_at_most_eight_are_in_colour_the_best_of_each_paper_and_o
 
 def test_what_differs_is_what_differs_and_nothing_else():
     data = comparison_data([made_run("a"), made_run("b", learning_rate=0.25, optimizer="adam")])
-    frame = differences_frame(data.settings, list(data.settings.index), ["a", "b"])
+    frame = differing_frame(data.settings, list(data.settings.index), ["a", "b"])
     assert {"Optimizer", "Learning rate"} <= set(frame.index)
     assert not {"Dataset", "Batch size", "Model", "Run"} & set(frame.index)
     assert list(frame.loc["Learning rate"]) == ["0.5", "0.25"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from dpviz.views.axes import COLOURS, GREY
-from dpviz.views.comparison_settings import setting_text
+from dpviz.views.comparison.settings import setting_text
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,14 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from dpviz.views.axes import GREY, layout
-from dpviz.views.comparison_marks import Mark
-from dpviz.views.comparison_settings import setting_text
-from dpviz.views.comparison_table import dataset_title
+from dpviz.views.comparison.marks import Mark
+from dpviz.views.comparison.settings import setting_text
+from dpviz.views.comparison.table import dataset_title
 
 MOST_PANELS = 6
 PANEL_HEIGHT = {1: 460, 2: 400}
 NAME_LENGTH = 30
+NAME_SIZE = 12  # pixels
 
 CURSORS = tuple(
     round(digit * 10.0**power, 6)
@@ -32,7 +33,7 @@ class Scene:
     """Everything that a view may show, already filtered.
 
     `rows` are per run, `folded` over seeds, `table` at the cursor. `marks` are the coloured groups; `key` names the
-    marks where they stand for the values of a setting rather than for single curves. `named`: there is room for names.
+    marks where they stand for the values of a setting rather than for single curves.
     """
 
     rows: pd.DataFrame
@@ -47,7 +48,6 @@ class Scene:
     log: bool = True
     facet: str = "dataset"
     rest: bool = True
-    named: bool = True
     cells: tuple[str, ...] = ()
 
     @property
@@ -127,7 +127,7 @@ def add_names(
             axref=f"x{_number(where, figure)}",
             ayref=f"y{_number(where, figure)}",
             text=shortened(name),
-            font={"color": scene.marks[group].colour, "size": 12},
+            font={"color": scene.marks[group].colour, "size": NAME_SIZE},
             xanchor="right",
             showarrow=True,
             arrowhead=0,
