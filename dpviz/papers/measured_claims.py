@@ -79,8 +79,8 @@ def _pairwise(
 def _unmeasured(pairs: Mapping[str, str]) -> Finding:
     """Without runs the paper's own numbers stand alone."""
     finding = missing(f"curricula/{name}" for pair in list(pairs.items())[:1] for name in pair)
-    told = {name: _reported_gain(name, other) for name, other in pairs.items()}
-    said = "; ".join(f"{_title(name)}: {signed(gain)}" for name, gain in told.items() if gain is not None)
+    gains = {name: _reported_gain(name, other) for name, other in pairs.items()}
+    said = "; ".join(f"{_title(name)}: {signed(gain)}" for name, gain in gains.items() if gain is not None)
     return Finding(
         finding.verdict, f"{finding.text} The paper's own numbers, in points: {said}." if said else finding.text
     )

@@ -126,8 +126,8 @@ class Paper:
     diagnostics: bool = False
 
 
-# Recipe -> seed -> curve, as measured here, and local recipe -> test errors, one a repeat. Papers know no runs: whoever
-# asks brings them.
+# Recipe -> seed -> curve, as measured here, and local recipe -> test errors, one per repeat. Papers know no runs:
+# whoever asks brings them.
 Curve = tuple[EpochRecord, ...]
 Curves = Mapping[str, Mapping[int, Curve]]
 Errors = Mapping[str, Sequence[float]]

@@ -1,4 +1,4 @@
-"""Closed forms without amplification: full batches, or a fixed order in which each example is met once an epoch."""
+"""Closed forms without amplification: full batches, or a fixed order in which each example is met once per epoch."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ def selection_cost(phases: Sequence[Phase], delta: float, runs: int) -> Epsilon:
 def prestige_guarantee(epsilon_curriculum: float, epsilon_gradient: float, visits: int, people: int) -> Guarantee:
     """Local privacy with a curriculum: a person pays epsilon_r + epsilon_s at each of T_max visits.
 
-    The paper's budget, epsilon * n * T_max, adds up over people, whom local privacy does not compose.
+    The paper's budget, epsilon * n * T_max, adds up over people; local privacy does not compose over them.
     """
     for name, value in (
         ("epsilon of the curriculum", epsilon_curriculum),
@@ -202,7 +202,7 @@ def prestige_guarantee(epsilon_curriculum: float, epsilon_gradient: float, visit
         claimed=Epsilon(visit * people * visits, visit * people * visits, 0.0, "pure"),
         sound=Epsilon(visit * visits, visit * visits, 0.0, "pure"),
         adjacency="one person's record is replaced by any other (local privacy)",
-        sampling="every person is visited once an epoch",
+        sampling="every person is visited once per epoch",
         assumptions=(
             f"each of the {visits} visits spends {epsilon_curriculum:g} on the curriculum's answer and "
             f"{epsilon_gradient:g} on the gradient, and they add up (pure epsilon, delta = 0)",

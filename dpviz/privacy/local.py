@@ -167,7 +167,7 @@ class LocalBudget:
 
 
 def local_guarantee(method: str, budget: LocalBudget) -> Guarantee:
-    """The paper's epsilon of one visit beside what a person pays over all visits, and whom or what it protects."""
+    """The paper's epsilon of one visit beside what a person pays over all visits, and what it protects."""
     entry = METHODS[method]
     base = prestige_guarantee(budget.curriculum, budget.gradient, budget.visits, budget.people)
     # The two parts of a visit add up to its epsilon; say so without a rounding error.

@@ -37,7 +37,7 @@ def epsilon_path(
     last: bool = False,
     **named: Unpack[Named],
 ) -> tuple[Epsilon, ...]:
-    """Epsilon after each phase (one an epoch); it never falls, and it ends at the epsilon of the whole ledger.
+    """Epsilon after each phase (one per epoch); it never falls, and it ends at the epsilon of the whole ledger.
 
     With `last` only the end is computed.
     """

@@ -60,11 +60,11 @@ class TradeOff:
         """
         fprs = np.append(LEAST_RATE, self.fprs)
         tprs = self.tpr(fprs)
-        told = (fprs >= LEAST_RATE) & (tprs <= 1 - LEAST_RATE) & (fprs + tprs <= 1)
-        if not told.any():
+        inner = (fprs >= LEAST_RATE) & (tprs <= 1 - LEAST_RATE) & (fprs + tprs <= 1)
+        if not inner.any():
             return Gdp(math.inf, 0.0)
-        mu = max(float((ndtri(tprs[told]) - ndtri(fprs[told])).max()), 0.0)
-        fprs = np.concatenate([fprs[told], np.linspace(0.0, 0.5, 500)])
+        mu = max(float((ndtri(tprs[inner]) - ndtri(fprs[inner])).max()), 0.0)
+        fprs = np.concatenate([fprs[inner], np.linspace(0.0, 0.5, 500)])
         misses = 1 - self.tpr(fprs)
         low, high = np.zeros(fprs.size), np.ones(fprs.size)
         for _ in range(40):

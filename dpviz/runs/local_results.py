@@ -24,7 +24,7 @@ MAX_FILE = 5_000_000
 
 @dataclass(frozen=True)
 class LocalResult:
-    """One file: each row is a method at a budget (epsilon of a visit) with its test errors, one a repeat."""
+    """One file: each row is a method at a budget (epsilon of a visit) with its test errors, one per repeat."""
 
     name: str
     data: str

@@ -1,4 +1,4 @@
-"""What goes on inside a run, once an epoch: plain numbers and lists for the run's record.
+"""What goes on inside a run, once per epoch: plain numbers and lists for the run's record.
 
 Computed from private examples, so none of it is covered by epsilon. Random numbers come from a stream of their own:
 looking at a run does not change it.

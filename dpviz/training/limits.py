@@ -76,6 +76,6 @@ def read_only() -> str:
 
 def refuse_if_read_only() -> None:
     """The last word, behind every button that pages disable."""
-    told = read_only()
-    if told:
-        raise InputError(told[:1].lower() + told[1:].rstrip("."))
+    reason = read_only()
+    if reason:
+        raise InputError(reason[:1].lower() + reason[1:].rstrip("."))

@@ -17,7 +17,7 @@ from dpviz.training.tables import CHOICES, CURRICULA, DATASETS, METHODS, MODELS,
 
 # RunSpec field -> the range it may take.
 NUMBERS: dict[str, Knob] = {
-    "batch_size": Knob(512, 1, 65_536, "expected examples a step"),
+    "batch_size": Knob(512, 1, 65_536, "expected examples per step"),
     "learning_rate": Knob(0.5, 1e-8, 1000.0, "step size"),
     "clip_norm": Knob(0.1, 1e-6, 1e6, "C: longest gradient of one example"),
     "seed": Knob(0, 0, 2**31 - 1, "decides every random number of the run"),

@@ -39,7 +39,7 @@ def has_diagnostics(run: Run) -> bool:
 
 
 def series_frame(run: Run) -> pd.DataFrame:
-    """One row an epoch that has diagnostics: the numbers of SERIES, NaN where one is not finite or missing."""
+    """One row per epoch that has diagnostics: the numbers of SERIES, NaN where one is not finite or missing."""
     rows = [
         (record.epoch, *(_at(record.diagnostics, keys) for _, keys in SERIES.values()))
         for record in run.epochs

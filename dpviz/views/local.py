@@ -22,7 +22,7 @@ DASHES = ("solid", "dash", "dot")
 
 
 def error_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """One row a method and budget; errors in percent."""
+    """One row per method and budget; errors in percent."""
     return pd.DataFrame(
         [
             (
@@ -102,7 +102,7 @@ EPOCH_COLUMNS = ("method", "budget", "epoch", "error", "used")
 
 
 def epoch_frame(rows: Sequence[Mapping[str, Any]], budget: float) -> pd.DataFrame:
-    """One row a method and epoch at one budget: mean test error and the share of visits that led to an update."""
+    """One row per method and epoch at one budget: mean test error and the share of visits that led to an update."""
     found = [
         (row["method"], row["budget"], epoch, 100 * error, 100 * used)
         for row in rows

@@ -71,7 +71,7 @@ def spent_words(value: float | None, at_most: bool, missing: str = NO_GUARANTEE)
 
 
 def curve(run: Run) -> list[tuple[float, ...]]:
-    """One row an epoch, in the order of AXES: accuracies in percent, time added up, no guarantee as NaN."""
+    """One row per epoch, in the order of AXES: accuracies in percent, time added up, no guarantee as NaN."""
     rows, seconds = [], 0.0
     for record in run.epochs:
         seconds += record.seconds
@@ -89,7 +89,7 @@ def _number(record: EpochRecord, column: str, seconds: float) -> float:
 
 
 def run_frame(runs: Iterable[Run]) -> pd.DataFrame:
-    """One row an epoch of every run."""
+    """One row per epoch of every run."""
     rows = [(run.id, run_name(run), *row) for run in runs for row in curve(run)]
     return pd.DataFrame(rows, columns=["run", "name", *AXES])
 

@@ -126,7 +126,7 @@ class Result:
 
 
 def _beats(one: CandidateResult, other: CandidateResult) -> bool:
-    """At least as accurate, at most as dear, and not both alike."""
+    """At least as accurate, at most as costly, and not both alike."""
     here, there = (_score(row) for row in (one, other))
     return here[0] >= there[0] and here[1] <= there[1] and here != there
 

@@ -36,7 +36,7 @@ class Trial:
 
     @property
     def errors(self) -> npt.NDArray[np.float64]:
-        """The test error of what Algorithm 1 returns, one a repeat."""
+        """The test error of what Algorithm 1 returns, one per repeat."""
         return self.last[:, -1]
 
     @property
@@ -49,7 +49,7 @@ class Trial:
         return float(self.errors.std(ddof=1)) if len(self.errors) > 1 else 0.0
 
     def to_json(self) -> dict[str, object]:
-        """A row of `dpviz local --json`; a budget is epsilon a visit."""
+        """A row of `dpviz local --json`; a budget is epsilon per visit."""
         average = self.average[:, -1]
         return {
             "method": self.spec.method,

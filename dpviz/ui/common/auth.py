@@ -1,4 +1,4 @@
-"""Who is at the page. Without sign-in (no `[auth]` in .streamlit/secrets.toml) everybody is nobody in particular.
+"""Who is at the page. Without sign-in (no `[auth]` in .streamlit/secrets.toml) runs have no owner.
 
 Sign-in is Streamlit's own, by OpenID Connect. dpviz keeps no names and no addresses: an owner is a hash of what the
 provider calls its issuer and its subject.

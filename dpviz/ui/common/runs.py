@@ -18,7 +18,7 @@ from dpviz.runs.store.records import LIVE
 from dpviz.runs.store.spending import Spending
 from dpviz.training.limits import refuse_if_read_only
 from dpviz.training.spec import RunSpec
-from dpviz.training.tables import DATASETS, MODELS
+from dpviz.training.tables import DATASETS, METHODS, MODELS
 from dpviz.ui.common.auth import person
 from dpviz.ui.common.session import Slot
 from dpviz.views.runs import title_of
@@ -99,7 +99,7 @@ def load_all(summaries: Sequence[Summary]) -> tuple[list[Run], list[str]]:
 
 
 def cached() -> CachedListing:
-    """The cached runs, read at most once a minute."""
+    """The cached runs, read at most once per minute."""
     return _cached(cached_runs_folder())
 
 
@@ -109,7 +109,7 @@ def _cached(folder: Path) -> CachedListing:
 
 
 def cached_local() -> tuple[tuple[LocalResult, ...], tuple[str, ...]]:
-    """Cached results under local privacy, read at most once a minute, and a sentence for each that cannot be read."""
+    """Cached results under local privacy, read at most once per minute, and a sentence for each that cannot be read."""
     return _cached_local(cached_runs_folder() / LOCAL)
 
 
@@ -124,7 +124,8 @@ def summary_name(summary: Summary) -> str:
         return summary.title
     if summary.recipe in RECIPES:
         return RECIPES[summary.recipe].title
-    words = "no noise" if summary.method == "sgd" else summary.schedule.replace("-", " ")
+    method = METHODS.get(summary.method)
+    words = "no noise" if method and not method.private else summary.schedule.replace("-", " ")
     return f"{title_of(DATASETS, summary.dataset)}, {title_of(MODELS, summary.model)}, {words}"
 
 
