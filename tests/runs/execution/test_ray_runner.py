@@ -58,13 +58,20 @@ def curves(store: Store) -> dict:
     return {run.spec.key: [dataclasses.replace(epoch, seconds=0.0) for epoch in run.epochs] for run in runs}
 
 
+def below(process: int, ancestor: int) -> bool:
+    """Whether the process was started by this one, or by one that was."""
+    while process not in (0, ancestor):
+        process = int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+    return process == ancestor
+
+
 def workers() -> list[int]:
-    """Processes that train a member right now; Ray writes the task into a process's title."""
+    """Processes of this test's cluster that train a member right now; Ray writes the task into a process's title."""
     found = []
     for process in Path("/proc").iterdir():
         try:
             if process.name.isdigit() and (process / "cmdline").read_bytes().startswith(b"ray::train_member"):
-                found.append(int(process.name))
+                found += [int(process.name)] if below(int(process.name), os.getpid()) else []
         except OSError:
             continue
     return found
