@@ -124,7 +124,8 @@ def risk(ledger: Phases, assumptions: Assumptions | None = None, **named: Unpack
     most = min(usage(ledger.phases, assumptions) * (1 + ROUNDED), 1.0)
     exposed = exposure(ledger, assumptions)
     if exposed:
-        return Risk(_given_away(exposed) if tight else NOTHING, _given_away(most), assumptions)
+        # An example that meets no noise is known for sure, which no mu of Gaussian DP covers.
+        return Risk(_given_away(exposed) if tight else NOTHING, _given_away(most), assumptions, mu=math.inf)
     if not is_amplified(ledger, assumptions) and tight:
         mu = composed_mu(visits(ledger), adjacency)
         return Risk(*_gaussian(mu), assumptions, mu=mu)
