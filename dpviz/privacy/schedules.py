@@ -44,7 +44,7 @@ def linear(epochs: int, start: float, end: float) -> FloatArray:
 @SCHEDULES.register("quadratic", start=START, end=END)
 def quadratic(epochs: int, start: float, end: float) -> FloatArray:
     """Slow at first, then fast: sigma(t) = start + (end - start) t^2 / (T - 1)^2."""
-    return start + (end - start) * _progress(epochs) ** 2
+    return _between(start, end, _progress(epochs) ** 2)
 
 
 @SCHEDULES.register("exponential", start=START, end=END)
@@ -67,13 +67,13 @@ def piecewise(epochs: int, start: float, end: float, levels: int) -> FloatArray:
     """Flat levels of equal length: sigma(t) = start + (end - start) floor(t / (T / levels)) / (levels - 1)."""
     # Whole-number arithmetic: t / (T / 5) in floating point falls below the step it should reach for some T.
     level = np.arange(epochs) * levels // epochs
-    return start + (end - start) * level / (levels - 1)
+    return _between(start, end, level / (levels - 1))
 
 
 @SCHEDULES.register("logarithmic", start=Knob(1.0, 0.0, MAX_SIGMA, START.help), end=Knob(5.0, 0.0, MAX_SIGMA, END.help))
 def logarithmic(epochs: int, start: float, end: float) -> FloatArray:
     """Fast at first, then slow: sigma(t) = start + (end - start) log(t + 1) / log(T + 1); `end` is only approached."""
-    return start + (end - start) * np.log1p(np.arange(epochs)) / np.log(epochs + 1)
+    return _between(start, end, np.log1p(np.arange(epochs)) / np.log(epochs + 1))
 
 
 @SCHEDULES.register("cosine", start=START, end=END)
@@ -94,7 +94,9 @@ def step_decay(epochs: int, start: float, factor: float, every: int) -> FloatArr
 
 
 @SCHEDULES.register(
-    "exponential-decay", start=START, rate=Knob(0.05, -1.0, 2.0, "share by which sigma falls an epoch; negative: rises")
+    "exponential-decay",
+    start=START,
+    rate=Knob(0.05, -1.0, 2.0, "share by which sigma falls per epoch; negative: rises"),
 )
 def exponential_decay(epochs: int, start: float, rate: float) -> FloatArray:
     """A fixed share less each epoch: sigma(t) = start * e^(-rate t)."""
