@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from dpviz.cli import COMMANDS, parser
+from dpviz.cli import commands, parser
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")]
@@ -108,7 +108,7 @@ def test_every_command_in_a_block_can_be_given_as_it_stands(document: Path) -> N
 
 @every_document
 def test_every_command_in_a_sentence_exists_and_has_its_flags(document: Path) -> None:
-    known = {command.name: command for command in COMMANDS}
+    known = {command.name: command for command in commands()}
     for name, *words in commands_in(spans_of(document)):
         assert name in known, f"{document.name} names dpviz {name}, which is no command"
         flags = ArgumentParser()

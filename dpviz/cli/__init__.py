@@ -1,7 +1,7 @@
 """The command line: the same tables and records as the dashboard, no browser.
 
 One module per group of commands. Whatever stands in a module's tuple COMMANDS is a command; they are listed by name.
-Heavy imports happen inside a command's `run`.
+A module that has a command's name is loaded alone when that command is called. Heavy imports happen inside `run`.
 """
 
 from __future__ import annotations
@@ -12,18 +12,19 @@ import json
 import os
 import pkgutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from dpviz.cli.command import Command, plain
 from dpviz.privacy.registry import InputError
 
 
-def _commands() -> Iterator[Command]:
-    for module in pkgutil.iter_modules(__path__):
-        yield from getattr(importlib.import_module(f"{__name__}.{module.name}"), "COMMANDS", ())
+def commands(called: str = "") -> tuple[Command, ...]:
+    """All commands, or those of the called one's module: importing all modules takes half a second."""
+    names = [module.name for module in pkgutil.iter_modules(__path__)]
+    modules = [importlib.import_module(f"{__name__}.{name}") for name in ([called] if called in names else names)]
+    found = [command for module in modules for command in getattr(module, "COMMANDS", ())]
+    return tuple(sorted(found, key=lambda command: command.name))
 
-
-COMMANDS: tuple[Command, ...] = tuple(sorted(_commands(), key=lambda command: command.name))
 
 EPILOG = """\
 examples:
@@ -45,7 +46,7 @@ class Parser(argparse.ArgumentParser):
         raise InputError(message)
 
 
-def parser() -> Parser:
+def parser(called: str = "") -> Parser:
     top = Parser(
         prog="dpviz",
         description="The privacy-utility trade-off of differentially private training: tight epsilons of any noise "
@@ -54,9 +55,9 @@ def parser() -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    commands = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
-    for command in COMMANDS:
-        sub = commands.add_parser(command.name, help=command.help, description=command.help, allow_abbrev=False)
+    subparsers = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
+    for command in commands(called):
+        sub = subparsers.add_parser(command.name, help=command.help, description=command.help, allow_abbrev=False)
         command.arguments(sub)
         sub.add_argument("--json", action="store_true", help="print one JSON object instead of tables")
         sub.set_defaults(run=command.run, exit_code=0)
@@ -68,9 +69,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     A command may set `args.exit_code` to something else, for example 1 after printing a run that failed.
     """
-    top = parser()
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    top = parser(*words[:1])
     try:
-        args = top.parse_args(arguments)
+        args = top.parse_args(words)
         if args.command is None:
             top.print_help()
             return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import os
+import runpy
 import socket
 import sys
 
@@ -23,20 +23,21 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def command_of(host: str, port: int, names: list[str]) -> list[str]:
-    """Streamlit's own command for this address; options that a person gives Streamlit elsewhere stay in force."""
+def streamlit_arguments(host: str, port: int, names: list[str]) -> list[str]:
+    """What Streamlit is called with for this address; options that a person gives it elsewhere stay in force."""
     known = (*LOOPBACK, host, *names) if names else ()
     flags = [f"--server.address={host}", f"--server.port={port}", *(f"--server.allowedHosts={name}" for name in known)]
-    return [sys.executable, "-m", "streamlit", "run", str(APP), *flags]
+    return ["run", str(APP), *flags]
 
 
 def _run(args: argparse.Namespace) -> Result:
-    """Never returns: Streamlit's process takes this one's place."""
+    """Never returns: the same as `python -m streamlit run`, in this process, which has loaded a part of it already."""
     if importlib.util.find_spec("streamlit") is None:
         raise InputError("the dashboard needs streamlit; install it with: pip install 'dpviz[app,train]'")
     refuse_if_taken(args.host, args.port)
-    sys.stdout.flush()
-    os.execv(sys.executable, command_of(args.host, args.port, args.allow_host))
+    sys.argv = ["streamlit", *streamlit_arguments(args.host, args.port, args.allow_host)]
+    runpy.run_module("streamlit", run_name="__main__")
+    raise SystemExit
 
 
 def refuse_if_taken(host: str, port: int) -> None:

@@ -136,3 +136,8 @@ class Table(dict[str, E], Generic[E]):
             return function
 
         return keep
+
+
+def title_of(table: Mapping[str, Entry], name: str) -> str:
+    """An entry as it is written on screen; a name that the table no longer has stands for itself."""
+    return table[name].title if name in table else name

@@ -12,10 +12,10 @@ from scipy.special import erf
 
 from dpviz.papers import RECIPES, TITLES, Paper, reported_of
 from dpviz.papers.records import TEST_ACCURACY
+from dpviz.privacy.registry import title_of
 from dpviz.training.local.spec import LocalSpec
 from dpviz.training.tables import DATASETS
 from dpviz.views.axes import COLOURS, layout
-from dpviz.views.runs import title_of
 
 Curves = Mapping[str, tuple[np.ndarray, np.ndarray]]
 HEIGHT = 320

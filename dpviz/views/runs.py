@@ -12,7 +12,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dpviz.papers import RECIPES
-from dpviz.privacy.registry import Entry
+from dpviz.privacy.registry import title_of
 from dpviz.runs import Run, Summary
 from dpviz.training.spec import EpochRecord, RunSpec
 from dpviz.training.tables import DATASETS, MODELS
@@ -43,11 +43,6 @@ def schedule_words(spec: RunSpec) -> str:
         return "own curve"
     ends = f" {knobs['start']:g} to {knobs['end']:g}" if {"start", "end"} <= set(knobs) else ""
     return spec.schedule.name.replace("-", " ") + ends
-
-
-def title_of(table: Mapping[str, Entry], name: str) -> str:
-    """A table's entry as it is written on screen."""
-    return table[name].title if name in table else name
 
 
 def run_name(run: Run) -> str:

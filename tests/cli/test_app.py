@@ -1,11 +1,13 @@
 """`dpviz app`: Streamlit's own server at the address that is asked for, or one sentence."""
 
 import socket
+import subprocess
+import sys
 
 import pytest
 
-from dpviz.cli import main
-from dpviz.cli.app import command_of
+from dpviz.cli import commands, main
+from dpviz.cli.app import streamlit_arguments
 from dpviz.paths import APP
 
 
@@ -25,7 +27,17 @@ def test_no_such_port(port, capsys):
 
 
 def test_names_that_are_allowed_come_beside_this_machines_own():
-    plain, named = command_of("127.0.0.1", 8501, []), command_of("10.0.0.7", 80, ["dpviz.example.org"])
-    assert plain[1:] == ["-m", "streamlit", "run", str(APP), "--server.address=127.0.0.1", "--server.port=8501"]
+    plain, named = (
+        streamlit_arguments("127.0.0.1", 8501, []),
+        streamlit_arguments("10.0.0.7", 80, ["dpviz.example.org"]),
+    )
+    assert plain == ["run", str(APP), "--server.address=127.0.0.1", "--server.port=8501"]
     allowed = [flag.partition("=")[2] for flag in named if flag.startswith("--server.allowedHosts")]
     assert allowed == ["localhost", "127.0.0.1", "::1", "10.0.0.7", "dpviz.example.org"]
+
+
+def test_a_command_with_a_module_of_its_name_loads_no_other_module():
+    """Half a second, each time a command is called or the dashboard is started."""
+    script = "import sys; from dpviz.cli import parser; parser('app'); print('dpviz.papers' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout == "False\n"
+    assert {"app", "epsilon", "train"} <= {command.name for command in commands()}

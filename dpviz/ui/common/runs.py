@@ -10,7 +10,7 @@ import streamlit as st
 
 from dpviz.papers import RECIPES
 from dpviz.paths import cached_runs_folder
-from dpviz.privacy.registry import InputError
+from dpviz.privacy.registry import InputError, title_of
 from dpviz.runs import CachedListing, Run, Runner, Store, Summary, cached_runs, server_runner
 from dpviz.runs.local_results import PAPER as LOCAL
 from dpviz.runs.local_results import LocalResult, local_results
@@ -21,7 +21,6 @@ from dpviz.training.spec import RunSpec
 from dpviz.training.tables import DATASETS, METHODS, MODELS
 from dpviz.ui.common.auth import person
 from dpviz.ui.common.session import Slot
-from dpviz.views.runs import title_of
 
 WATCHED: Slot[frozenset[str]] = Slot("watched", frozenset())  # runs and sweeps that were at work at the last look
 MOST_LOADED = 10_000  # runs in memory: with fewer than a store has, each visit would read them all again

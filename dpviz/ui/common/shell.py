@@ -10,7 +10,6 @@ from pathlib import Path
 import streamlit as st
 from starlette.middleware import Middleware
 
-from dpviz.training.limits import read_only
 from dpviz.ui.common.auth import person, sign_out_button
 from dpviz.ui.common.base_path import BasePathAnswer
 from dpviz.ui.common.navigation import PAGES
@@ -38,29 +37,48 @@ def run() -> None:
     from dpviz.ui.common.announce import announce_ends
 
     announce_ends()
+    _load_compare()
 
 
 def middleware() -> list[Middleware]:
     """What stands before Streamlit on the server."""
     return [
-        Middleware(RequestGuard, option=st.get_option, locked=read_only),
+        Middleware(RequestGuard, option=st.get_option, locked=_locked),
         Middleware(BasePathAnswer, option=st.get_option),
     ]
 
 
+def _locked() -> str:
+    from dpviz.training.limits import read_only  # here, so that the server answers before the accountant is loaded
+
+    return read_only()
+
+
 @asynccontextmanager
 async def warm_up(_: st.App) -> AsyncIterator[None]:
-    """Load what the first pages need while the first browser is still fetching Streamlit's own files."""
-    threading.Thread(target=_load_pages, name="warm-up", daemon=True).start()
+    """Load what the first page needs while the first browser is still fetching Streamlit's own files."""
+    threading.Thread(target=_load_schedule, name="warm-up", daemon=True).start()
     yield
 
 
-def _load_pages() -> None:
-    from dpviz.ui.compare import data as compare
-    from dpviz.ui.schedule import page as schedule
+def _load_schedule() -> None:
+    from dpviz.ui.schedule import page
 
-    schedule.prepare()
-    compare.prepare()
+    page.prepare()
+
+
+@st.cache_resource(show_spinner=False)
+def _load_compare() -> None:
+    """Once per server, a second after its first page, whose files would have to wait for it otherwise."""
+
+    def load() -> None:
+        from dpviz.ui.compare import data
+
+        data.prepare()
+
+    timer = threading.Timer(1.0, load)
+    timer.daemon = True
+    timer.start()
 
 
 def ensure_navigation() -> None:

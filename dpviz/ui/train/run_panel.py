@@ -8,7 +8,7 @@ import math
 
 import streamlit as st
 
-from dpviz.privacy.registry import InputError
+from dpviz.privacy.registry import InputError, title_of
 from dpviz.runs import Progress, Run, Summary
 from dpviz.runs.execution.pace import duration_words
 from dpviz.runs.store.records import LIVE
@@ -45,7 +45,6 @@ from dpviz.views.runs import (
     run_name,
     schedule_words,
     spent_words,
-    title_of,
 )
 
 RUN_FORMATS: tuple[FileFormat[[Run]], ...] = (

@@ -8,10 +8,11 @@ from functools import lru_cache
 import pandas as pd
 
 from dpviz.papers import PAPERS
+from dpviz.privacy.registry import title_of
 from dpviz.training.spec import RunSpec
 from dpviz.training.tables import CHOICES
 from dpviz.views.numbers import delta_text
-from dpviz.views.runs import schedule_words, title_of
+from dpviz.views.runs import schedule_words
 
 Setting = str | float
 

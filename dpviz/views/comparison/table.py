@@ -8,11 +8,12 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
+from dpviz.privacy.registry import title_of
 from dpviz.runs.differences import Difference, paired_difference
 from dpviz.training.tables import DATASETS
 from dpviz.views.comparison.experiments import SOURCES, endpoints, placed
 from dpviz.views.comparison.settings import PLAIN
-from dpviz.views.runs import spent_words, title_of
+from dpviz.views.runs import spent_words
 
 MOST_COLOURED = 8
 OWN_LATEST = 4  # of the person's own runs at first sight

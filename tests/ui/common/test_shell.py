@@ -91,10 +91,10 @@ def test_every_page_in_the_folder_is_in_the_navigation():
 
 def test_the_warm_up_fills_what_the_first_pages_ask_for():
     code = (
-        "from dpviz.ui.common.shell import _load_pages\n"
+        "from dpviz.ui.common.shell import _load_schedule\n"
         "from dpviz.ui.compare import data as compare\n"
         "from dpviz.ui.schedule import settings\n"
-        "_load_pages()\n"
+        "_load_schedule(), compare.prepare()\n"
         "assert settings._price.cache_info().currsize and compare._material.cache_info().currsize, 'cold'"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
