@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 import numpy as np
 
@@ -12,11 +11,11 @@ from dpviz.cli.ledger_flags import add_ledger_arguments, plan_of
 from dpviz.privacy.assumptions import ADJACENCIES, SAMPLINGS
 from dpviz.privacy.prices import epsilon
 from dpviz.privacy.registry import InputError
-from dpviz.privacy.risk import Bounds, risk
+from dpviz.privacy.risk import FPRS, risk
 from dpviz.privacy.rounding import delta_number, epsilon_number, percent_text
 from dpviz.views.numbers import risk_sentence
 
-FPRS = "0.001,0.01,0.1"
+RATES = ",".join(f"{fpr:g}" for fpr in FPRS)
 PROFILE_POINTS = 11
 LARGEST_PROFILE = 700.0  # a larger epsilon means nothing
 
@@ -29,15 +28,9 @@ def _risk(args: argparse.Namespace) -> Result:
     rates = [(fpr, found.tpr(fpr)) for fpr in _rates(args.fpr)]
     success, gdp = found.success(args.prior), found.gdp
     profile = [(float(at), found.delta(float(at))) for at in np.linspace(0.0, top, PROFILE_POINTS)]
-    data: dict[str, Any] = {
-        "advantage": _band(found.advantage),
-        "tpr": [{"fpr": fpr, **_band(bounds)} for fpr, bounds in rates],
-        "success": {"prior": args.prior, **_band(success)},
-        "gdp": {"mu": gdp.mu, "regret": gdp.regret},
+    data = found.to_json([fpr for fpr, _ in rates], args.prior) | {
         "profile": [{"epsilon": at, "delta_lower": low, "delta_upper": high} for at, (low, high) in profile],
     }
-    if found.fallback:
-        data["fallback"] = found.fallback
     rows = [
         *((f"members found at {100 * fpr:g} % false alarms", percent_text(*bounds)) for fpr, bounds in rates),
         ("advantage (most TPR - FPR)", percent_text(*found.advantage)),
@@ -56,20 +49,16 @@ def _risk(args: argparse.Namespace) -> Result:
     return data, "\n\n".join(parts)
 
 
-def _band(bounds: Bounds) -> dict[str, float]:
-    return {"lower": bounds.lower, "upper": bounds.upper}
-
-
 def _rates(text: str) -> list[float]:
     try:
         return [float(rate) for rate in text.split(",")]
     except ValueError:
-        raise InputError(f"--fpr must be numbers with commas between them, such as {FPRS}, got {text!r}") from None
+        raise InputError(f"--fpr must be numbers with commas between them, such as {RATES}, got {text!r}") from None
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     add_ledger_arguments(parser)
-    parser.add_argument("--fpr", default=FPRS, metavar="X,Y", help=f"false-positive rates (default: {FPRS})")
+    parser.add_argument("--fpr", default=RATES, metavar="X,Y", help=f"false-positive rates (default: {RATES})")
     parser.add_argument(
         "--prior", type=number, default=0.5, metavar="P", help="how likely membership is beforehand (default: 0.5)"
     )

@@ -9,7 +9,7 @@ from dpviz.privacy.assumptions import (
     nearest_adjacency,
 )
 from dpviz.privacy.calibrate import MEASURES, Calibration, Target, calibrate, matching_constant, most_epochs
-from dpviz.privacy.guarantees import guarantee, guarantee_path, prestige_guarantee, selection_cost
+from dpviz.privacy.guarantees import guarantee, guarantee_path, prestige_guarantee, selection_cost, sound_risk
 from dpviz.privacy.prices import delta, epsilon, epsilon_path, price_tags
 from dpviz.privacy.rdp import rdp_table
 from dpviz.privacy.records import Delta, Epsilon, Guarantee, Ledger, Phase, epoch_phases, steps_per_epoch
@@ -55,5 +55,6 @@ __all__ = [
     "risk",
     "selection",
     "selection_cost",
+    "sound_risk",
     "steps_per_epoch",
 ]

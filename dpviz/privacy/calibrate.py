@@ -7,11 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, Unpack
 
+from scipy.special import ndtri
+
 from dpviz.privacy.assumptions import SAMPLINGS, Assumptions, Named, assumed
 from dpviz.privacy.prices import epsilon
 from dpviz.privacy.records import Epsilon, Phase, epoch_phases
-from dpviz.privacy.registry import InputError
-from dpviz.privacy.risk import Bounds, risk
+from dpviz.privacy.registry import Entry, InputError, Table
+from dpviz.privacy.risk import Bounds, Risk, risk
 from dpviz.privacy.rounding import delta_number, epsilon_number
 from dpviz.privacy.schedules import MAX_SIGMA, Schedule, check_sigmas
 
@@ -21,33 +23,56 @@ MOST_EPOCHS = 10_000
 Cost = TypeVar("Cost", Epsilon, Bounds)
 
 
-@dataclass(frozen=True)
-class Measure:
-    """What a budget may be in: a number that falls as noise rises, below `most`."""
+@dataclass(frozen=True, kw_only=True)
+class Measure(Entry):
+    """What a budget may be in: a number that falls as noise rises, below `most`. `of_risk` is None for epsilon.
 
-    help: str
-    most: float
-    cost: Callable[[tuple[Phase, ...], float, Assumptions, float], Any]  # of phases, delta, assumptions and FPR
+    `mu(value, fpr)` is that of the Gaussian mechanism with this risk.
+    """
+
+    symbol: str
+    usual: float  # a budget to begin with
+    most: float = math.inf
+    at_fpr: bool = False  # it depends on the false-positive rate
+    of_risk: Callable[[Risk, float], Bounds] | None = None
+    mu: Callable[[float, float], float] = lambda value, fpr: value
+
+    def cost(self, phases: tuple[Phase, ...], delta: float, assumptions: Assumptions, fpr: float) -> Any:
+        return self.of_risk(risk(phases, assumptions), fpr) if self.of_risk else epsilon(phases, delta, assumptions)
 
 
-MEASURES = {
-    "epsilon": Measure(
-        "epsilon at delta", math.inf, lambda phases, delta, assumptions, fpr: epsilon(phases, delta, assumptions)
+MEASURES = Table(
+    "measure",
+    Measure("epsilon", "epsilon at delta", title="ε", symbol="ε", usual=2.0),
+    Measure(
+        "advantage",
+        "the attacker's advantage",
+        symbol="advantage",
+        usual=0.1,
+        most=1.0,
+        of_risk=lambda risk, fpr: risk.advantage,
+        mu=lambda advantage, fpr: 2 * float(ndtri((1 + advantage) / 2)),
     ),
-    "advantage": Measure(
-        "the attacker's advantage", 1.0, lambda phases, delta, assumptions, fpr: risk(phases, assumptions).advantage
-    ),
-    "tpr": Measure(
+    Measure(
+        "tpr",
         "the share of members found at a false-positive rate",
-        1.0,
-        lambda phases, delta, assumptions, fpr: risk(phases, assumptions).tpr(fpr),
+        title="Members found",
+        symbol="members found",
+        usual=0.01,
+        most=1.0,
+        at_fpr=True,
+        of_risk=lambda risk, fpr: risk.tpr(fpr),
+        mu=lambda tpr, fpr: float(ndtri(tpr) - ndtri(fpr)),
     ),
-    "mu": Measure(
+    Measure(
+        "mu",
         "mu of Gaussian DP",
-        math.inf,
-        lambda phases, delta, assumptions, fpr: Bounds(0.0, risk(phases, assumptions).gdp.mu),
+        title="μ",
+        symbol="μ",
+        usual=0.5,
+        of_risk=lambda risk, fpr: Bounds(0.0, risk.gdp.mu),
     ),
-}
+)
 
 
 @dataclass(frozen=True)
@@ -59,11 +84,10 @@ class Target:
     fpr: float = 0.001
 
     def __post_init__(self) -> None:
-        if self.measure not in MEASURES:
-            raise InputError(f"unknown measure {self.measure!r}; choose one of {', '.join(MEASURES)}")
         if not 0 <= self.fpr < 1:
             raise InputError(f"fpr is a probability and must be at least 0 and below 1, got {self.fpr}")
-        least, most = self.fpr if self.measure == "tpr" else 0.0, MEASURES[self.measure].most
+        measure = MEASURES[self.measure]
+        least, most = self.fpr if measure.at_fpr else 0.0, measure.most
         if not least < self.value < most:
             limits = f"a finite number > {least:g}" if most == math.inf else f"above {least:g} and below {most:g}"
             raise InputError(f"target {self.measure} must be {limits}, got {self.value}")

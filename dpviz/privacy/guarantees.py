@@ -13,6 +13,7 @@ from dpviz.privacy.assumptions import ADJACENCIES, SAMPLINGS, Assumptions, Named
 from dpviz.privacy.prices import epsilon, epsilon_path
 from dpviz.privacy.records import Epsilon, Guarantee, Ledger, Phase
 from dpviz.privacy.registry import InputError
+from dpviz.privacy.risk import Risk, risk
 from dpviz.privacy.rounding import delta_text, epsilon_number
 
 Phases = tuple[Phase, ...]
@@ -141,6 +142,14 @@ def guarantee(
         assumptions=tuple(words),
         not_covered=NOT_COVERED,
     )
+
+
+def sound_risk(
+    method: str, curriculum: str, phases: Sequence[Phase], assumptions: Assumptions | None = None
+) -> Risk | None:
+    """What the steps that the sound epsilon prices reveal about one person; None without a guarantee."""
+    ledger_of = rule_of(method, curriculum).sound
+    return risk(ledger_of(tuple(phases), None), assumptions) if ledger_of else None
 
 
 def guarantee_path(

@@ -10,6 +10,7 @@ that exists.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Unpack
 
@@ -37,6 +38,7 @@ from dpviz.privacy.trade_off import (
 )
 
 ROUNDED = 1e-12  # by which a lower end may exceed an upper one before they contradict each other
+FPRS = (0.001, 0.01, 0.1)  # false-positive rates that are written down if nobody asks for others
 KNOTS = 2000
 FAR = 12.0  # standard deviations
 
@@ -106,6 +108,17 @@ class Risk:
         """(lower, upper) true-positive rates at many false-positive rates."""
         upper = self.upper.tpr(fprs)
         return np.minimum(self.lower.tpr(fprs), upper), upper
+
+    def to_json(self, fprs: Iterable[float] = FPRS, prior: float = 0.5) -> dict[str, Any]:
+        """Its numbers as a JSON object."""
+        gdp = self.gdp
+        return {
+            "advantage": self.advantage._asdict(),
+            "tpr": [{"fpr": fpr, **self.tpr(fpr)._asdict()} for fpr in fprs],
+            "success": {"prior": prior, **self.success(prior)._asdict()},
+            "gdp": {"mu": "infinity" if gdp.mu == math.inf else gdp.mu, "regret": gdp.regret},
+            **({"fallback": self.fallback} if self.fallback else {}),
+        }
 
     def _repr_html_(self) -> str:
         from dpviz.privacy.notebook import risk_html

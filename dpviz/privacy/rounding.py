@@ -85,7 +85,9 @@ def epsilon_remark(epsilon: Epsilon) -> str:
 
 
 def delta_text(delta: float) -> str:
-    """1e-5 rather than 1e-05; all digits, so that it reads back as the same number."""
-    short = f"{delta:g}"
+    """1e-5 rather than 1e-05, 1/60000 rather than sixteen digits: it reads back as the same number."""
+    short, whole = f"{delta:g}", round(1 / max(delta, 1e-12))
+    if float(short) != delta == 1 / whole:
+        return f"1/{whole}"
     mantissa, _, power = (short if float(short) == delta else repr(float(delta))).partition("e")
     return f"{mantissa}e{int(power)}" if power else mantissa

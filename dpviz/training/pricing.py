@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-from dpviz.privacy import Assumptions, Guarantee, Phase, guarantee, guarantee_path
+from dpviz.privacy import Assumptions, Guarantee, Phase, Risk, guarantee, guarantee_path, sound_risk
 from dpviz.training.spec import RunSpec
 
 # Every run draws Poisson batches and is about one example more or less; its records hold the tight accountant's figure.
@@ -35,6 +35,18 @@ def steps_guarantee(
     `accepted` are the updates that screening kept, per epoch; None: all of them.
     """
     return guarantee(method, curriculum, phases, delta, assumptions, accepted=accepted)
+
+
+@functools.lru_cache(maxsize=256)
+def steps_risk(
+    method: str, curriculum: str, phases: tuple[Phase, ...], assumptions: Assumptions = AS_TRAINED
+) -> Risk | None:
+    """What these steps reveal about one person, from the ledger of the sound epsilon; None without a guarantee."""
+    return sound_risk(method, curriculum, phases, assumptions)
+
+
+def planned_risk(spec: RunSpec) -> Risk | None:
+    return steps_risk(spec.method, spec.curriculum, spec.phases)
 
 
 def planned_path(spec: RunSpec, accepted: Sequence[int] | None = None) -> tuple[tuple[float | None, float | None], ...]:

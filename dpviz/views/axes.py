@@ -34,6 +34,8 @@ AXES: dict[str, Axis] = {
     "train_loss": Axis("Training loss"),
     "noise_multiplier": Axis("Noise multiplier σ"),
 }
+EPOCH_COLUMNS = tuple(AXES)  # what an epoch's record says; the rest is worked out from it
+AXES["members_found"] = Axis("Members found at 0.1 % false alarms (%, at most)", ".3g")
 LOG_TICKS = [digit * 10.0**power for power in range(-4, 6) for digit in (1, 2, 5)]
 AXIS = {"showgrid": True, "automargin": True}
 PERCENT = ("test_accuracy", "train_accuracy")

@@ -16,7 +16,7 @@ from dpviz.privacy.registry import title_of
 from dpviz.runs import Run, Summary
 from dpviz.training.spec import EpochRecord, RunSpec
 from dpviz.training.tables import DATASETS, MODELS
-from dpviz.views.axes import AXES, COLOURS, GREY, PERCENT, epoch_ticks, layout, tinted
+from dpviz.views.axes import AXES, COLOURS, EPOCH_COLUMNS, GREY, PERCENT, epoch_ticks, layout, tinted
 from dpviz.views.numbers import epsilon_number
 
 TEST, TRAINING = "test data", "training data, not covered by epsilon"
@@ -66,11 +66,11 @@ def spent_words(value: float | None, at_most: bool, missing: str = NO_GUARANTEE)
 
 
 def curve(run: Run) -> list[tuple[float, ...]]:
-    """One row per epoch, in the order of AXES: accuracies in percent, time added up, no guarantee as NaN."""
+    """One row per epoch, in the order of EPOCH_COLUMNS: accuracies in percent, time added up, no guarantee as NaN."""
     rows, seconds = [], 0.0
     for record in run.epochs:
         seconds += record.seconds
-        rows.append(tuple(_number(record, column, seconds) for column in AXES))
+        rows.append(tuple(_number(record, column, seconds) for column in EPOCH_COLUMNS))
     return rows
 
 
@@ -86,7 +86,7 @@ def _number(record: EpochRecord, column: str, seconds: float) -> float:
 def run_frame(runs: Iterable[Run]) -> pd.DataFrame:
     """One row per epoch of every run."""
     rows = [(run.id, run_name(run), *row) for run in runs for row in curve(run)]
-    return pd.DataFrame(rows, columns=["run", "name", *AXES])
+    return pd.DataFrame(rows, columns=["run", "name", *EPOCH_COLUMNS])
 
 
 # --- what is behind a run's curve

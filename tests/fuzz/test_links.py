@@ -23,9 +23,11 @@ numbers = {
     "dataset_size": st.integers(1, 10**9),
     "batch_size": st.integers(1, 10**9),
     "delta": st.floats(1e-100, 0.999999),
-    "target_epsilon": st.floats(1e-6, 1e6),
+    "target": st.floats(1e-6, 1e6),
 }
-fields = st.fixed_dictionaries({}, optional=numbers | dict.fromkeys(("adjacency", "preset", "dataset"), words))
+fields = st.fixed_dictionaries(
+    {}, optional=numbers | dict.fromkeys(("adjacency", "preset", "dataset", "measure"), words)
+)
 
 
 @fuzzed("links", 0.4)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from dpviz.privacy import Epsilon
 from dpviz.privacy.rounding import delta_number
+from dpviz.ui.schedule.settings import parse_delta
 from dpviz.views.numbers import delta_text, epsilon_kind, epsilon_number, epsilon_remark, epsilon_text, sigma_text
 
 
@@ -92,7 +93,8 @@ def test_powers_of_ten_are_written_without_a_leading_zero():
 
 @pytest.mark.parametrize("delta", [1.23456789e-5, 1 / 60_000, 0.1 + 0.2, 3e-300, 1e-5])
 def test_a_delta_reads_back_as_the_same_number(delta):
-    assert float(delta_text(delta)) == delta
+    assert parse_delta(delta_text(delta)) == delta
+    assert len(delta_text(1 / 60_000)) == len("1/60000")
     assert sigma_text(4.789473) == "4.789"
 
 

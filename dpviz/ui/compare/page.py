@@ -62,6 +62,7 @@ def scene_of(whole: Material, shown: Comparison) -> Scene:
         log=shown.log,
         facet=shown.facet,
         rest=shown.rest,
+        specs=whole.data.specs,
     )
 
 

@@ -7,14 +7,14 @@ from functools import lru_cache
 import pandas as pd
 import streamlit as st
 
-from dpviz.privacy import SCHEDULES, Ledger, Phase, Schedule, epsilon
+from dpviz.privacy import SCHEDULES, Ledger, Phase, Schedule, epsilon, risk
 from dpviz.privacy.schedules import CUSTOM
 from dpviz.ui.common.navigation import PAGES
 from dpviz.ui.common.session import Keys
 from dpviz.ui.schedule.board import BOARD
 from dpviz.ui.schedule.settings import Settings, read_settings
 from dpviz.views.guide import belief, belief_figure, belief_frame, worlds_figure, worlds_frame
-from dpviz.views.numbers import delta_text, epsilon_number
+from dpviz.views.numbers import delta_text, epsilon_number, risk_sentence
 from dpviz.views.pitfalls import PITFALLS, Example, case_figure, case_frame
 from dpviz.views.schedules import path_figure, path_frame, schedule_figure, schedule_frame
 
@@ -52,6 +52,8 @@ def meaning() -> None:
     )
     right.markdown(f"**What an attacker may conclude.** Somebody {bound}.")
     right.plotly_chart(belief_figure(belief_frame(), cost), alt=f"Somebody {bound}.", config=STILL)
+    means = risk_sentence(risk([(sigma, 1.0, 1)]), 0.001)
+    st.markdown(f"**In people.** {means} The Risk tab of the Schedule page says it for a whole training.", width=TEXT)
 
 
 def spending() -> None:

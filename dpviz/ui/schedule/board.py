@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from dpviz.privacy import SCHEDULES, InputError, Schedule, calibrate, matching_constant
+from dpviz.privacy import MEASURES, SCHEDULES, InputError, Schedule, calibrate, matching_constant
 from dpviz.privacy.schedules import CUSTOM, parse_csv
 from dpviz.training.limits import refuse_if_read_only
 from dpviz.training.local.parsing import check_size
@@ -184,15 +184,18 @@ def paste_bytes(it: Board, data: bytes) -> None:
 def fit(it: Board) -> None:
     """Keep the shape, meet the target."""
     settings = read_settings()
-    if settings.target is None:
-        raise InputError("there is no target; type one under Target ε first")
-    found = calibrate(it.sigmas, settings.sample_rate, settings.target, settings.delta, settings.assumptions)
+    symbol = MEASURES[settings.measure].symbol
+    if settings.budget is None:
+        raise InputError(f"there is no target; type one under Target {symbol} first")
+    found = calibrate(it.sigmas, settings.sample_rate, settings.budget, settings.delta, settings.assumptions)
     it.editor.push([rounded_up(sigma) for sigma in found.sigmas])
-    achieved = settings.price(it.sigmas)
-    share = achieved.upper / settings.target
+    cost, risk = settings.price(it.sigmas), settings.live_risk(it.sigmas)
+    price = f"ε {epsilon_text(cost)}"
+    achieved = f"{symbol} {risk.text} at {price}" if risk else price
+    share = (risk or cost).upper / settings.budget.value
     it.say(
-        f"Scaled by {found.factor:.4g}: ε {epsilon_text(achieved)}; its upper end is {100 * share:.2f} % of the target "
-        f"{settings.target:g}."
+        f"Scaled by {found.factor:.4g}: {achieved}; its upper end is {100 * share:.2f} % of the target "
+        f"{settings.budget.value:g}."
     )
 
 
@@ -286,7 +289,7 @@ def handover(it: Board, settings: Settings, *, sweep: bool = False) -> ScheduleH
 
 
 def as_json(it: Board, settings: Settings) -> dict[str, Any]:
-    """The schedule, its settings and its epsilon, to keep."""
+    """The schedule, its settings, its epsilon and what that means, to keep."""
     cost = settings.price(it.sigmas)
     ends = {"lower": cost.lower, "upper": cost.upper}
     return {
@@ -302,6 +305,7 @@ def as_json(it: Board, settings: Settings) -> dict[str, Any]:
             "wide": cost.wide,
             "fallback": cost.fallback,
         },
+        "risk": settings.risk(it.sigmas).to_json(),
     }
 
 

@@ -6,7 +6,7 @@ from functools import partial
 
 import streamlit as st
 
-from dpviz.privacy import SCHEDULES, InputError, Schedule, rdp_table
+from dpviz.privacy import MEASURES, SCHEDULES, InputError, Schedule, rdp_table
 from dpviz.privacy.schedules import CUSTOM
 from dpviz.training.limits import read_only
 from dpviz.training.pricing import steps_guarantee
@@ -17,12 +17,11 @@ from dpviz.ui.common.knobs import choose, knob_inputs
 from dpviz.ui.schedule import board as drawing
 from dpviz.ui.schedule.board import PRESET, Board, act, board
 from dpviz.ui.schedule.editor import Certified, Curve, schedule_editor
-from dpviz.ui.schedule.settings import OWN_DATA, Settings, read_settings, settings_panel
+from dpviz.ui.schedule.settings import FPRS, OWN_DATA, Settings, read_settings, session_key, settings_panel
 from dpviz.views.numbers import epsilon_kind, epsilon_remark, epsilon_text
 
 PASTE = "paste"  # the place of what is wrong with a list
 TABS = ("Guarantee", "Risk", "Price tags", "What if", "Files and code")
-FPRS = (1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 
 
 def prepare() -> None:
@@ -90,6 +89,7 @@ def _editor(it: Board, settings: Settings) -> None:
         pinned=pins,
         target=settings.target,
         certified=Certified(cost.lower, cost.upper, epsilon_text(cost), epsilon_kind(cost)),
+        measure=settings.live_risk(it.sigmas),
         height=380,
         link=drawing.address(it, settings),
         on_draw=lambda _: act(drawing.drawn),
@@ -101,7 +101,9 @@ def _editor(it: Board, settings: Settings) -> None:
 
 def _buttons(it: Board, settings: Settings) -> None:
     with st.container(horizontal=True):
-        st.button("Fit to ε", on_click=act, args=(drawing.fit,), help="Keep the shape and scale it to the target ε.")
+        goal = MEASURES[settings.measure].symbol
+        fit_help = "Keep the shape and scale it to the target."
+        st.button(f"Fit to {goal}", key="schedule.fit", on_click=act, args=(drawing.fit,), help=fit_help)
         st.button(
             "Match", on_click=act, args=(drawing.match,), help="Pin the constant σ with the same ε as this curve."
         )
@@ -169,12 +171,11 @@ def _details(it: Board, settings: Settings) -> None:
 
 def _guarantee(it: Board, settings: Settings) -> None:
     phases = settings.phases(it.sigmas)
-    guarantee_card(steps_guarantee(*PLAIN, phases, settings.delta, settings.assumptions))
+    guarantee = steps_guarantee(*PLAIN, phases, settings.delta, settings.assumptions)
+    guarantee_card(guarantee, settings.risk(it.sigmas))
 
 
-@st.fragment
 def _risk(it: Board, settings: Settings) -> None:
-    """A fragment of its own: the slider redraws no more than this."""
     from dpviz.views import risk as views
 
     mine = settings.risk(it.sigmas)
@@ -183,9 +184,8 @@ def _risk(it: Board, settings: Settings) -> None:
     fpr = left.select_slider(
         "False alarms that the attacker accepts",
         FPRS,
-        value=0.001,
         format_func=lambda rate: f"1 in {1 / rate:,.0f}",
-        key="schedule.fpr",
+        key=session_key("fpr"),
         persist_state="session",
     )
     words = views.risk_sentence(mine, fpr)

@@ -13,15 +13,18 @@ from functools import lru_cache
 from typing import Any
 
 import streamlit as st
+from scipy.special import ndtri
 
 from dpviz.privacy import (
     ACCOUNTANTS,
     ADJACENCIES,
+    MEASURES,
     SAMPLINGS,
     Assumptions,
     Epsilon,
     Phase,
     Risk,
+    Target,
     epoch_phases,
     epsilon,
     nearest_adjacency,
@@ -30,19 +33,24 @@ from dpviz.privacy import (
 )
 from dpviz.privacy.records import check_delta
 from dpviz.privacy.registry import Entry, InputError, Knob
+from dpviz.privacy.rounding import epsilon_number, percent_text
 from dpviz.training.tables import DATASETS
 from dpviz.ui.common.cards import input_error
-from dpviz.ui.schedule.editor import MAX_EPOCHS
+from dpviz.ui.schedule.editor import MAX_EPOCHS, LiveRisk
 from dpviz.views.numbers import delta_text
 
 OWN_DATA = "own"
 MAX_SIZE = 1_000_000_000
+FPRS = (1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # that the slider has
 LAST = "schedule.settings"  # in the session: the settings that the board was priced with last
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything but the curve that decides epsilon, and the target. `dataset` is a name or `own`."""
+    """Everything but the curve that decides epsilon, and the target. `dataset` is a name or `own`.
+
+    `measure` is the number that follows the pen and that the target is in; `fpr` the false alarms that are accepted.
+    """
 
     dataset: str = "mnist"
     dataset_size: int = 60_000
@@ -53,6 +61,8 @@ class Settings:
     accountant: str = "pld"
     adjacency: str | None = None  # None: what the sampling's price is about; always a name once made
     sampling: str = "poisson"
+    measure: str = "epsilon"
+    fpr: float = 0.001
 
     def __post_init__(self) -> None:
         check_delta(self.delta)
@@ -63,6 +73,9 @@ class Settings:
                 f"batch size must be from 1 to the {self.dataset_size:,} training examples, got {self.batch_size:,}"
             )
         object.__setattr__(self, "adjacency", self.assumptions.adjacency)
+        MEASURES[self.measure]  # refuses an unknown one
+        if self.target is not None:
+            Target(self.target, self.measure, self.fpr)  # refuses what its measure cannot be
 
     @property
     def sample_rate(self) -> float:
@@ -77,6 +90,10 @@ class Settings:
     def assumptions(self) -> Assumptions:
         return Assumptions(self.accountant, self.adjacency, self.sampling)
 
+    @property
+    def budget(self) -> Target | None:
+        return None if self.target is None else Target(self.target, self.measure, self.fpr)
+
     def phases(self, sigmas: Sequence[float]) -> tuple[Phase, ...]:
         return epoch_phases(sigmas, self.sample_rate)
 
@@ -88,11 +105,22 @@ class Settings:
         """What a curve reveals about one person; remembered like its price."""
         return _risk(tuple(sigmas), self.sample_rate, self.assumptions)
 
+    def live_risk(self, sigmas: Sequence[float]) -> LiveRisk | None:
+        """The number that follows the pen, if it is a risk."""
+        measure = MEASURES[self.measure]
+        if measure.of_risk is None:
+            return None
+        found = self.risk(sigmas)
+        lower, upper = measure.of_risk(found, self.fpr)
+        text = f"≤ {epsilon_number(upper)}" if measure.most == math.inf else percent_text(lower, upper)
+        kind, threshold = found.kind.partition(", because")[0], -float(ndtri(self.fpr))
+        kind += f" · {100 * self.fpr:g} % false alarms" if measure.at_fpr else ""
+        return LiveRisk(measure.symbol, self.measure, upper, text, kind, measure.mu(upper, self.fpr), threshold)
+
     def to_link(self) -> dict[str, Any]:
         """The fields of a share link."""
         data = asdict(self)
         del data["epochs"]  # the curve's length says it
-        data["target_epsilon"] = data.pop("target")
         data["dataset"] = None if self.dataset == OWN_DATA else self.dataset
         return data
 
@@ -102,14 +130,15 @@ class Settings:
 
         Old links may hold add-remove with a fixed order, which has no price: they open with what the price is about.
         """
-        data = {name: value for name, value in fields.items() if name not in ("target_epsilon", "preset")}
+        data = {name: value for name, value in fields.items() if name != "preset"}
         known = DATASETS.get(str(data.get("dataset", "")))
         size = data.get("dataset_size", cls.dataset_size)
         # A known dataset of another size (a part of it, say) is somebody's own data.
         data["dataset"] = data["dataset"] if known and known.size == size else OWN_DATA
         if data.get("adjacency") in ADJACENCIES:
             data["adjacency"] = nearest_adjacency(data.get("sampling", cls.sampling), data["adjacency"])
-        return cls(**data, epochs=epochs, target=fields.get("target_epsilon"))
+        data["fpr"] = min(FPRS, key=lambda fpr: abs(math.log(fpr / data.get("fpr", cls.fpr))))
+        return cls(**{"target": None} | data, epochs=epochs)
 
 
 @lru_cache(maxsize=512)
@@ -186,6 +215,11 @@ def _read() -> tuple[Settings, dict[str, str]]:
             kept = _typed(last, field)
             problems[field] = f"{error}; the board stays at {'none' if kept is None else kept}"
     try:
+        if values["target"] is not None:
+            Target(values["target"], values["measure"], values["fpr"])
+    except InputError as error:
+        values["target"], problems["target"] = None, f"{error}; the board has no target"
+    try:
         settings = Settings(**values)
     except InputError as error:  # a batch larger than the dataset
         settings, problems["batch_size"] = last, f"{error}; the board stays as it was"
@@ -232,13 +266,24 @@ def settings_panel(on_epochs: Callable[[], None]) -> None:
         "δ", help="Typed exactly: 1e-5, or a fraction such as 1/60000. It should be well under 1/N.", **_stored("delta")
     )
     show_problems("epochs", "delta")
+    st.selectbox(
+        "Number that follows the pen",
+        list(MEASURES),
+        format_func=lambda name: MEASURES[name].title,
+        help="ε, or what the best attack can do: its advantage, the members that it finds at the false alarms of the "
+        "Risk tab, or μ of Gaussian differential privacy.",
+        on_change=_take_usual_target,
+        **_stored("measure"),
+    )
+    measure = MEASURES[settings.measure]
     st.number_input(
-        "Target ε",
+        f"Target {measure.symbol}",
         value=None,
-        step=0.1,
+        step=0.1 if measure.most == math.inf else 0.01,
         format="%.4g",
         placeholder="none",
-        help="A line in the plot, and what “Fit to ε” aims at. Empty: none.",
+        help=f"What “Fit to {measure.symbol}” aims at, and a line in the plot where it is an ε. Empty: none."
+        + ("" if measure.most == math.inf else " A share: 0.1 is 10 %."),
         **_stored("target"),
     )
     show_problems("target")
@@ -288,6 +333,11 @@ def _choice(
         on_change=on_change or "rerun",
         **_stored(field),
     )
+
+
+def _take_usual_target() -> None:
+    """A target in one measure means nothing in another."""
+    st.session_state[session_key("target")] = MEASURES[st.session_state[session_key("measure")]].usual
 
 
 def _keep_neighbours_possible() -> None:

@@ -1,10 +1,11 @@
 """Share links: a schedule and its settings as a short text that fits a URL.
 
-    1~<sigmas>~<one field a setting, in the order of FIELDS, empty where it is not set>
+    2~<sigmas>~<one field per setting, in the order of FIELDS, empty where it is not set>
 
-1 is the version. Sigmas take two bytes an epoch in base64url: 0, or four significant digits from 0.0001 to 1000. What
-the editor draws has four digits and survives unchanged; other sigmas are rounded by at most 0.05 %, so it is the
-*decoded* schedule that is shared: price that one. Decoding accepts exactly the texts that encoding writes.
+2 is the version; version 1 had fewer fields. Sigmas take two bytes per epoch in base64url: 0, or four significant
+digits from 0.0001 to 1000. What the editor draws has four digits and survives unchanged; other sigmas are rounded by at
+most 0.05 %, so it is the *decoded* schedule that is shared: price that one. Decoding accepts exactly the texts that
+encoding writes or wrote.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import numpy as np
 from dpviz.privacy.registry import InputError, Knob, Value
 from dpviz.privacy.schedules import check_sigmas
 
-VERSION = "1"
+VERSIONS = {"1": 9, "2": 11}  # version -> how many of FIELDS it has; the last one is written
 MAX_EPOCHS = 1000
 MAX_LENGTH = 4000
 LEAST_SIGMA, MOST_SIGMA = 1e-4, 1e3
@@ -29,7 +30,7 @@ _LEAST_POWER = -4  # of ten, in LEAST_SIGMA
 _MANTISSAS = 9000  # 1.000 ... 9.999
 
 
-def encode(sigmas: Iterable[Any], settings: Mapping[str, Any]) -> str:
+def encode(sigmas: Iterable[Any], settings: Mapping[str, Any], version: str = max(VERSIONS)) -> str:
     """The text of a link; settings that are None or left out stay unset."""
     unknown = [name for name in settings if name not in FIELDS]
     if unknown:
@@ -41,9 +42,9 @@ def encode(sigmas: Iterable[Any], settings: Mapping[str, Any]) -> str:
         )
     codes = np.array([_code(float(sigma), epoch) for epoch, sigma in enumerate(values, start=1)], dtype=">u2")
     packed = base64.urlsafe_b64encode(codes.tobytes()).decode().rstrip("=")
-    given = {name: settings.get(name) for name in FIELDS}
+    given = {name: settings.get(name) for name in list(FIELDS)[: VERSIONS[version]]}
     fields = ["" if value is None else str(FIELDS[name](name, value)) for name, value in given.items()]
-    return "~".join([VERSION, packed, *fields])
+    return "~".join([version, packed, *fields])
 
 
 def decode(text: str) -> tuple[list[float], dict[str, Value]]:
@@ -51,14 +52,16 @@ def decode(text: str) -> tuple[list[float], dict[str, Value]]:
     if len(text) > MAX_LENGTH:
         raise InputError(f"a share link has at most {MAX_LENGTH:,} characters, got {len(text):,}; copy it again")
     version, *rest = text.split("~")
-    if version != VERSION:
-        raise InputError(f"this share link has version {version[:10]!r}, but {VERSION!r} is needed; make a new link")
-    if len(rest) != 1 + len(FIELDS) or any(len(field) > 40 for field in rest[1:]):
+    if version not in VERSIONS:
+        raise InputError(
+            f"this share link has version {version[:10]!r}, but {max(VERSIONS)!r} is needed; make a new link"
+        )
+    if len(rest) != 1 + VERSIONS[version] or any(len(field) > 40 for field in rest[1:]):
         raise InputError("this share link is incomplete or damaged; copy it again from its first to its last character")
     sigmas = _unpack(rest[0])
-    fields = zip(FIELDS.items(), rest[1:], strict=True)
+    fields = zip(FIELDS.items(), rest[1:], strict=False)
     settings = {name: check(name, field) for (name, check), field in fields if field}
-    if encode(sigmas, settings) != text:
+    if encode(sigmas, settings, version) != text:
         raise InputError("this share link was changed on its way; copy it again from where it was made")
     return sigmas, settings
 
@@ -107,10 +110,12 @@ FIELDS: dict[str, Callable[[str, Any], Value]] = {
     "dataset_size": Knob(1, 1, 1e9).check,
     "batch_size": Knob(1, 1, 1e9).check,
     "delta": Knob(1e-5, 1e-100, 0.999999).check,
-    "target_epsilon": Knob(1.0, 1e-6, 1e6).check,
+    "target": Knob(1.0, 1e-6, 1e6).check,
     "adjacency": _word,
     "sampling": _word,
     "accountant": _word,
     "preset": _word,
     "dataset": _word,
+    "measure": _word,
+    "fpr": Knob(0.001, 1e-9, 0.999999).check,
 }

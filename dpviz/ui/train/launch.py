@@ -9,7 +9,7 @@ from dpviz.runs import with_seeds
 from dpviz.runs.execution.pace import Pace, duration_words, pace_from, step_timings
 from dpviz.runs.settings import parse_seeds
 from dpviz.training.limits import check_spec, limits_words, read_only
-from dpviz.training.pricing import planned_guarantee
+from dpviz.training.pricing import planned_guarantee, planned_risk
 from dpviz.training.spec import RunSpec
 from dpviz.ui.common.actions import wish_button
 from dpviz.ui.common.cards import guarantee_card, input_error
@@ -40,7 +40,7 @@ def launch_panel(spec: RunSpec) -> None:
                 "record in full would count as private."
             )
         with st.expander("What these epsilons rest on"):
-            guarantee_card(price)
+            guarantee_card(price, planned_risk(spec))
     left, right = st.columns(2)
     seeds = left.text_input("Seeds", key=TRAIN("seeds"), persist_state="session", help="One run per seed: 0, 1, 2")
     title = right.text_input("Title", key=TRAIN("title"), max_chars=120, placeholder="optional")

@@ -22,7 +22,7 @@ from dpviz.runs import CachedRun, Run
 from dpviz.training.pricing import planned_guarantee
 from dpviz.training.spec import STREAMS, RunSpec
 from dpviz.training.tables import DATASETS
-from dpviz.views.axes import AXES
+from dpviz.views.axes import EPOCH_COLUMNS
 from dpviz.views.comparison.settings import paper_title, settings_of, value_words, varying
 from dpviz.views.runs import curve, run_name
 
@@ -44,7 +44,7 @@ SOURCES = {
 ABOUT = ("group", "name", "source", "paper", "place", "dataset", "run", "created", "seed", "point")
 EPSILON_COLUMNS = ("epsilon_sound", "epsilon_claimed")
 SPENT = ("spent_sound", "spent_claimed", "at_most")  # by the whole run, also after its last whole epoch
-COLUMNS = (*ABOUT, *AXES, "spread", *SPENT)
+COLUMNS = (*ABOUT, *EPOCH_COLUMNS, "spread", *SPENT)
 NAMED = ("run", "noise", "source", "paper")  # said by a curve's name already, or of no help beside it
 MOST_REMEMBERED = 16_384  # settings of runs
 SPREAD_OF = {"test_accuracy": "accuracy_spread", "test_loss": "loss_spread"}
@@ -202,7 +202,7 @@ def _reported_row(number: Reported, places: str, group: str, point: int) -> tupl
     recipe = RECIPES.get(number.name)
     spec = recipe.spec if recipe else None
     sound = planned_guarantee(spec).sound if spec else None
-    values = dict.fromkeys(AXES, math.nan) | {
+    values = dict.fromkeys(EPOCH_COLUMNS, math.nan) | {
         "epoch": spec.epochs if spec else math.nan,
         "epsilon_claimed": math.nan if number.epsilon is None else number.epsilon,
         "epsilon_sound": sound.upper if sound else number.epsilon_sound or math.nan,
@@ -257,7 +257,7 @@ def fold(rows: pd.DataFrame) -> pd.DataFrame:
     """
     keys = ["group", "point", "epoch"]
     about = {name: (name, "first") for name in ("name", "source", "paper", "place", "dataset")}
-    numbers = {name: (name, "max" if name in EPSILON_COLUMNS else "mean") for name in AXES if name != "epoch"}
+    numbers = {name: (name, "max" if name in EPSILON_COLUMNS else "mean") for name in EPOCH_COLUMNS if name != "epoch"}
     spreads = {new: (old, "std") for old, new in SPREAD_OF.items()}
     whole = {"seeds": ("run", "size"), "spread": ("spread", "first"), "created": ("created", "max")}
     whole |= {name: (name, "max") for name in SPENT}

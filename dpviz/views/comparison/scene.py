@@ -11,6 +11,7 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from dpviz.training.spec import RunSpec
 from dpviz.views.axes import GREY, layout
 from dpviz.views.comparison.marks import Mark
 from dpviz.views.comparison.settings import setting_text
@@ -33,7 +34,8 @@ class Scene:
     """Everything that a view may show, already filtered.
 
     `rows` are per run, `folded` over seeds, `table` at the cursor. `marks` are the coloured groups; `key` names the
-    marks where they stand for the values of a setting rather than for single curves.
+    marks where they stand for the values of a setting rather than for single curves. `specs` are of the groups that
+    have one.
     """
 
     rows: pd.DataFrame
@@ -49,6 +51,7 @@ class Scene:
     facet: str = "dataset"
     rest: bool = True
     cells: tuple[str, ...] = ()
+    specs: Mapping[str, RunSpec] = field(default_factory=dict)
 
     @property
     def column(self) -> str:

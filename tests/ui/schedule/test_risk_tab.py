@@ -1,17 +1,18 @@
-"""The Risk tab of the Schedule page: what a curve means for one person, worked out only while the tab is open."""
+"""Risk on the Schedule page: the tab, the guarantee card, the number that follows the pen, and the target."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Page, expect
 from streamlit.testing.v1 import AppTest
 
-from dpviz.privacy import Schedule
+from dpviz.privacy import MEASURES, Schedule, risk
 from dpviz.privacy.rounding import percent_text
 from dpviz.ui.schedule import settings
-from dpviz.ui.schedule.board import BOARD, Board
+from dpviz.ui.schedule.board import BOARD, Board, as_json
 from dpviz.ui.schedule.settings import Settings
 from dpviz.views.numbers import risk_sentence
 from tests.browser import ROOT
@@ -26,9 +27,13 @@ def board(at: AppTest) -> Board:
     return at.session_state[BOARD]
 
 
-def open_tab(at: AppTest) -> None:
-    at.session_state["schedule.tab"] = "Risk"
+def open_tab(at: AppTest, name: str = "Risk") -> None:
+    at.session_state["schedule.tab"] = name
     at.run()
+
+
+def choose(at: AppTest, measure: str) -> None:
+    at.selectbox(key="schedule.measure").set_value(measure).run()
 
 
 def test_it_says_what_the_curve_and_the_pinned_ones_mean_at_the_chosen_rate(at):
@@ -50,14 +55,73 @@ def test_it_follows_the_settings(at):
     assert at.table[0].value["Kind"][0] == "RDP upper bound"
 
 
-def test_a_risk_is_worked_out_once_and_only_while_the_tab_is_open(at):
+def test_a_risk_is_worked_out_once_and_only_where_it_is_shown(at):
+    open_tab(at, "Price tags")
     worked_out = settings._risk.cache_info().misses
     board(at).editor.push([2.718] * 20)
     at.run()
     assert settings._risk.cache_info().misses == worked_out
+    open_tab(at, "Guarantee")
+    sentence = risk_sentence(Settings().risk(board(at).sigmas), 0.001)
+    assert f"What it means: {sentence}" in [text.value for text in at.markdown]
     open_tab(at)
     at.select_slider(key="schedule.fpr").set_value(0.1).run()
     assert settings._risk.cache_info().misses == worked_out + 1
+
+
+@pytest.mark.parametrize("measure", [name for name in MEASURES if name != "epsilon"])
+def test_a_target_in_any_measure_is_met_and_never_exceeded(at, measure):
+    choose(at, measure)
+    target = at.number_input(key="schedule.target").value
+    assert target == MEASURES[measure].usual
+    at.button(key="schedule.fit").click().run()
+    found = Settings().risk(board(at).sigmas)
+    upper = MEASURES[measure].of_risk(found, 0.001).upper
+    assert 0.998 * target <= upper <= target  # 0.1 % of calibration, and sigmas are rounded up to four digits
+    assert "of the target" in at.info[0].value
+
+
+def test_a_target_that_its_measure_cannot_be_is_said_at_its_field(at):
+    choose(at, "advantage")
+    at.number_input(key="schedule.target").set_value(2.0).run()
+    assert at.error[0].value == "Target advantage must be above 0 and below 1, got 2.0; the board has no target."
+
+
+def test_the_schedule_as_a_file_says_what_its_epsilon_means(at):
+    assert as_json(board(at), Settings())["risk"] == Settings().risk(board(at).sigmas).to_json()
+
+
+@pytest.mark.parametrize(("measure", "mu"), [("advantage", 1.2), ("tpr", 0.4), ("mu", 0.7)])
+def test_the_mu_of_a_measure_is_the_gaussian_mechanisms(measure, mu):
+    found = risk([(1 / mu, 1.0, 1)])
+    entry = MEASURES[measure]
+    assert entry.mu(entry.of_risk(found, 0.01).upper, 0.01) == pytest.approx(mu, rel=1e-3)
+
+
+def test_the_risk_follows_the_pen_and_lands_where_it_was(serve: Callable[..., str], new_page):
+    """Drawn a fifth away from the certified curve, the number in the browser is within 5 % of what Python then says."""
+    page: Page = new_page(serve(ROOT / "app.py"))
+    page.get_by_role("combobox", name="Number that follows the pen").click()
+    page.get_by_role("option", name="Advantage").click()
+    expect(page.locator(".symbol")).to_have_text("advantage")
+    value, plot = page.locator(".value"), page.locator("svg.plot")
+    expect(value).to_have_text(re.compile(r"^[\d.–]+ %$"))
+    before = value.inner_text()
+    plot.scroll_into_view_if_needed()
+    box = plot.bounding_box()
+    page.mouse.move(box["x"] + 0.55 * box["width"], box["y"] + 0.25 * box["height"])
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.8 * box["width"], box["y"] + 0.25 * box["height"], steps=8)
+    expect(value).to_have_text(re.compile(r"^≈ [\d.]+ %$"))
+    live = float(value.inner_text().strip("≈ %"))
+    page.mouse.up()
+    expect(page.locator(".meta")).to_contain_text("certified · ε")
+    certified = value.inner_text()
+    assert certified != before
+    assert live == pytest.approx(float(certified.rpartition("–")[2].strip(" %")), rel=0.05)
+    page.reload()
+    expect(value).to_have_text(certified)
+    expect(page.locator(".symbol")).to_have_text("advantage")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

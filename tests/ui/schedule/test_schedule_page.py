@@ -146,7 +146,7 @@ def test_a_share_link_reproduces_the_schedule_and_its_settings_in_a_new_session(
     it.shows(settings)
     shown = it.value.inner_text()
     it.button("Share link").click()
-    expect(it.page).to_have_url(re.compile(r"\?s=1~"))
+    expect(it.page).to_have_url(re.compile(r"\?s=2~"))
     other = screen(it.page.url[it.page.url.index("/?") :])
     assert other.sigmas() == it.sigmas()
     expect(other.value).to_have_text(shown)

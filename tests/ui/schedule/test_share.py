@@ -15,12 +15,14 @@ SETTINGS = {
     "dataset_size": 60_000,
     "batch_size": 600,
     "delta": 1e-5,
-    "target_epsilon": 3.0,
+    "target": 3.0,
     "adjacency": "add-remove",
     "sampling": "poisson",
     "accountant": "pld",
     "preset": "linear",
     "dataset": "mnist",
+    "measure": "tpr",
+    "fpr": 0.01,
 }
 
 sigma = st.just(0.0) | st.floats(LEAST_SIGMA, MOST_SIGMA)
@@ -32,14 +34,22 @@ settings = st.fixed_dictionaries(
         "dataset_size": st.integers(1, 10**9),
         "batch_size": st.integers(1, 10**9),
         "delta": st.floats(1e-100, 0.999999),
-        "target_epsilon": st.floats(1e-6, 1e6),
+        "target": st.floats(1e-6, 1e6),
         "adjacency": words,
         "sampling": words,
         "accountant": words,
         "preset": words,
         "dataset": words,
+        "measure": words,
+        "fpr": st.floats(1e-9, 0.999999),
     },
 )
+
+
+def test_a_link_of_version_1_opens_as_it_did():
+    sigmas, found = decode("1~EjQ~60000~600~1e-05~3.0~add-remove~poisson~pld~linear~mnist")
+    assert sigmas == decode("2~EjQ" + "~" * 11)[0]
+    assert found == {name: value for name, value in SETTINGS.items() if name not in ("measure", "fpr")}
 
 
 def refusal(text: str) -> str | None:
@@ -93,7 +103,7 @@ def test_sixty_epochs_with_every_setting_make_a_short_link():
 
 def link(packed: bytes = b"\x12\x34", **fields: str) -> str:
     values = [fields.get(name, "") for name in FIELDS]
-    return "~".join(["1", base64.urlsafe_b64encode(packed).decode().rstrip("="), *values])
+    return "~".join(["2", base64.urlsafe_b64encode(packed).decode().rstrip("="), *values])
 
 
 def test_the_hand_made_link_of_these_tests_is_a_good_one():
@@ -104,16 +114,17 @@ def test_the_hand_made_link_of_these_tests_is_a_good_one():
     ("text", "words"),
     [
         ("", "version"),
-        ("2~EjQ~~~~~~~~~", "version"),
+        ("3~EjQ~~~~~~~~~~~", "version"),
+        ("2~EjQ~~~~~~~~~", "incomplete"),
         ("1~EjQ", "incomplete"),
-        ("1~!!~~~~~~~~~", "cannot be read"),
+        ("2~!!~~~~~~~~~~~", "cannot be read"),
         (link(b""), "epochs"),
         (link(b"\x12"), "epochs"),
         (link(b"\x00\x00" * (MAX_EPOCHS + 1)), "epochs"),
         (link(b"\xff\xff"), "impossible sigma"),
         (link(delta="nan"), "delta"),
         (link(delta="2"), "delta"),
-        (link(target_epsilon="inf"), "target_epsilon"),
+        (link(target="inf"), "target"),
         (link(dataset_size="0"), "dataset_size"),
         (link(dataset_size="1.5"), "dataset_size"),
         (link(dataset_size="60_000"), "changed"),

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from dpviz.papers import REPORTED
+from dpviz.privacy import risk
 from dpviz.views.axes import PALE
 from dpviz.views.comparison.answer import Answer
 from dpviz.views.comparison.experiments import comparison_data, fold, regrouped
@@ -169,3 +170,23 @@ def test_a_report_holds_answer_figures_table_guarantees_and_settings_and_escapes
         assert words in text.replace("‹", r"\<")
     lengths = [line.count(" | ") for line in text.splitlines() if line.startswith("| ")]
     assert len(set(lengths)) == 2  # two whole tables
+
+
+def test_risk_on_the_x_axis_is_that_of_the_steps_taken_so_far():
+    runs = some_runs(6)
+    specs = comparison_data(runs).specs
+    scene = scene_of(runs, chosen=(0,), specs=specs)
+    frame = VIEWS["risk"].frame(scene)
+    [group] = scene.marks
+    assert set(frame["group"]) == {group}
+    assert list(frame["epoch"])[-1] == specs[group].epochs
+    for epoch, found in frame[["epoch", "members_found"]].itertuples(index=False):
+        assert found == 100 * risk(specs[group].phases[: int(epoch)]).tpr(0.001).upper
+    figure = VIEWS["risk"].figure(frame, scene)
+    assert list(figure.data[0].x) == list(frame["members_found"])
+
+
+def test_a_run_without_a_guarantee_has_no_place_on_a_risk_axis():
+    run = made_run("0", curriculum="sample")
+    scene = scene_of([run], chosen=(0,), specs=comparison_data([run]).specs)
+    assert VIEWS["risk"].frame(scene)["members_found"].isna().all()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -56,6 +56,23 @@ class Certified:
     kind: str = "certified"
 
 
+@dataclass(frozen=True)
+class LiveRisk:
+    """A risk that the editor shows in epsilon's place: Python's number for the current drawing, and how it moves.
+
+    `mu` is the Gaussian mechanism's that has this risk: the browser scales it as the pen moves, and `shape` turns it
+    into the risk again. `threshold` is where the attacker's false alarms are those accepted.
+    """
+
+    symbol: str
+    shape: str
+    upper: float
+    text: str
+    kind: str
+    mu: float
+    threshold: float = 0.0
+
+
 @dataclass
 class EditorState:
     """The one truth about a drawing. `rev` names what Python pushed last, `seq` counts the drawings since."""
@@ -100,6 +117,7 @@ def schedule_editor(
     pinned: Sequence[Curve] = (),
     target: float | None = None,
     certified: Certified | None = None,
+    measure: LiveRisk | None = None,
     low: float = 0.3,
     high: float = 10.0,
     height: int = 400,
@@ -109,8 +127,9 @@ def schedule_editor(
 ) -> None:
     """Mount the editor for `state`.
 
-    `table` is `dpviz.privacy.rdp_table(sample_rate)`; `certified` belongs to `state.sigmas` as they are now; `low` and
-    `high` are the least range of the noise axis. `on_draw` is called with the new sigmas after `state` has them.
+    `table` is `dpviz.privacy.rdp_table(sample_rate)`; `certified` and `measure` belong to `state.sigmas` as they are
+    now; without `measure` the live number is epsilon, and `target` is in the measure that is shown. `low` and `high`
+    are the least range of the noise axis. `on_draw` is called with the new sigmas after `state` has them.
 
     The address shows `link` as its parameter s, and the browser's tab remembers it: `on_open` is called with what the
     tab remembers when a new page finds no link here.
@@ -135,7 +154,8 @@ def schedule_editor(
         "ghost": _curve_data(ghost) if ghost else None,
         "pinned": [_curve_data(curve) for curve in pinned],
         "target": target,
-        "certified": _certified_data(certified) if certified else None,
+        "certified": _record_data(certified) if certified else None,
+        "measure": _record_data(measure) if measure else None,
         "low": low,
         "high": high,
         "height": height,
@@ -168,13 +188,8 @@ def _curve_data(curve: Curve) -> dict[str, Any]:
     return {"name": curve.name, "sigmas": [float(sigma) for sigma in curve.sigmas], "epsilon": epsilon}
 
 
-def _certified_data(certified: Certified) -> dict[str, Any]:
-    return {
-        "lower": _json_number(certified.lower),
-        "upper": _json_number(certified.upper),
-        "text": certified.text,
-        "kind": certified.kind,
-    }
+def _record_data(record: Certified | LiveRisk) -> dict[str, Any]:
+    return {name: value if isinstance(value, str) else _json_number(value) for name, value in asdict(record).items()}
 
 
 def _json_number(number: float) -> float | str:

@@ -77,6 +77,12 @@ class Accountant {
       (a) => Math.log1p(-1 / a) - (Math.log(delta) + Math.log(a)) / (a - 1),
     );
     this.composed = new Float64Array(this.table.orders.length);
+    this.second = this.table.orders.findIndex((order) => order >= 2);
+  }
+
+  /** mu of the Gaussian mechanism that has the last curve's RDP at order 2: what many small steps come to. */
+  get mu() {
+    return Math.sqrt(this.composed[this.second]);
   }
 
   /** Epsilon after each epoch, written into `path`. No noise costs infinity, and stays so. */
@@ -86,6 +92,7 @@ class Accountant {
     for (let epoch = 0; epoch < sigmas.length; epoch++) {
       if (!(sigmas[epoch] > 0)) {
         path.fill(Infinity, epoch);
+        composed.fill(Infinity);
         return;
       }
       table.add(sigmas[epoch], steps, composed);
@@ -96,4 +103,19 @@ class Accountant {
       path[epoch] = Math.max(0, least);
     }
   }
+}
+
+/** A risk of the Gaussian mechanism with this mu; the threshold is where the attacker's false alarms are those accepted. */
+const RISKS = {
+  advantage: (mu) => 2 * normalCdf(mu / 2) - 1,
+  tpr: (mu, threshold) => normalCdf(mu - threshold),
+  mu: (mu) => mu,
+};
+
+/** Good to 1e-7. Abramowitz & Stegun (1964), 7.1.26. */
+function normalCdf(x) {
+  const t = 1 / (1 + (0.3275911 * Math.abs(x)) / Math.SQRT2);
+  const series = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))));
+  const tail = (series * Math.exp((-x * x) / 2)) / 2;
+  return x < 0 ? tail : 1 - tail;
 }

@@ -25,6 +25,7 @@ class Editor {
     this.stroke = null; // the gesture under way
     this.typed = null; // the schedule before a burst of keys
     this.tightness = 1; // certified epsilon / RDP epsilon, of the last curve that Python certified
+    this.muScale = 1; // the same for mu: that of the certified risk / that of order 2
     this.stats = { moves: [], replies: [] }; // milliseconds: handling a pointer move; sending to certified on screen
     this.#listen();
   }
@@ -106,6 +107,8 @@ class Editor {
     this.accountant.spend(this.sigmas, this.spent);
     const ratio = this.certified ? Number(this.certified.upper) / this.spent.at(-1) : 1;
     this.tightness = ratio > 0 && Number.isFinite(ratio) ? ratio : 1;
+    const scale = this.certified && this.data.measure ? this.data.measure.mu / this.accountant.mu : 1;
+    this.muScale = scale > 0 && Number.isFinite(scale) ? scale : 1;
   }
 
   #noteReply() {
@@ -150,8 +153,10 @@ class Editor {
     this.accountant.spend(sigmas, spent);
     for (let epoch = 0; epoch < spent.length; epoch++) spent[epoch] *= this.tightness;
     this.epsilon = spent.at(-1);
-    this.picture.drawCurve(sigmas, spent, this.cursor, data.target);
-    this.readout.showEpsilon(this.epsilon, this.certified, data);
+    const { measure } = data;
+    const risk = measure && RISKS[measure.shape](this.muScale * this.accountant.mu, measure.threshold);
+    this.picture.drawCurve(sigmas, spent, this.cursor, measure ? null : data.target);
+    this.readout.showNumber(this.epsilon, risk, this.certified, data);
     this.readout.showCursor(this.cursor, sigmas, this.range, this.epsilon);
     this.#enable("undo", this.history.past.length > 0);
     this.#enable("redo", this.history.future.length > 0);

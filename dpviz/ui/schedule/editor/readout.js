@@ -27,15 +27,28 @@ function roundedUp(value, power, write) {
 /** A target is what a person typed: no digits are added, none are lost. */
 const targetText = (target) => target.toLocaleString("en-US", { maximumSignificantDigits: 15 });
 
-const deltaText = (delta) => (delta < 1e-3 ? delta.toExponential() : String(delta));
+/** As in dpviz/privacy/rounding.py: 1/60000 rather than sixteen digits. */
+function deltaText(delta) {
+  const whole = Math.round(1 / delta);
+  if (Number(delta.toPrecision(6)) !== delta && 1 / whole === delta) return `1/${whole}`;
+  return delta < 1e-3 ? delta.toExponential() : String(delta);
+}
 
 const sigmaText = (sigma) => String(fourDigits(sigma));
+
+/** A share, rounded up to three digits: 2.13 %. */
+function percentText(share) {
+  const percent = 100 * share;
+  const places = clamp(2 - Math.floor(Math.log10(Math.max(percent, 1e-6))), 0, 8);
+  return `${roundedUp(percent, -places, (value) => value.toFixed(places))} %`;
+}
 
 class Readout {
   constructor(root) {
     const find = (selector) => root.querySelector(selector);
     this.plot = find(".plot");
     this.box = find(".readout");
+    this.symbol = find(".symbol");
     this.value = find(".value");
     this.meta = find(".meta");
     this.place = find(".place");
@@ -44,14 +57,20 @@ class Readout {
     this.announcer = find(".announcer");
   }
 
-  /** Epsilon: Python's own text when it knows this very curve, else what the browser estimates. */
-  showEpsilon(estimate, certified, { target, delta }) {
-    const epsilon = certified ? Number(certified.upper) : estimate;
-    const verdict = target == null ? "" : epsilon > target ? "over" : "within";
-    const sign = Number.isFinite(estimate) ? "≈ " : ""; // no noise costs infinity: nothing is approximate about it
-    this.value.textContent = certified ? certified.text : sign + epsilonText(estimate);
+  /** Epsilon or a risk: Python's own text when it knows this very curve, else what the browser estimates. */
+  showNumber(epsilon, risk, certified, { measure, target, delta }) {
+    // No noise costs infinity: nothing is approximate about it.
+    const sign = Number.isFinite(epsilon) ? "≈ " : "";
+    const price = certified ? certified.text : sign + epsilonText(epsilon);
+    const write = measure?.shape === "mu" ? epsilonText : percentText;
+    const shown = measure && (certified ? measure.text : sign + write(risk));
+    const upper = certified ? Number((measure ?? certified).upper) : (risk ?? epsilon);
+    const verdict = target == null ? "" : upper > target ? "over" : "within";
     const goal = verdict && ` · ${verdict} target ${targetText(target)}`;
-    this.meta.textContent = `${certified ? certified.kind : "approximate"} · δ = ${deltaText(delta)}${goal}`;
+    const kind = certified ? (measure ?? certified).kind : "approximate";
+    this.symbol.textContent = measure ? measure.symbol : "ε";
+    this.value.textContent = shown ?? price;
+    this.meta.textContent = `${kind}${measure ? ` · ε ${price}` : ""} · δ = ${deltaText(delta)}${goal}`;
     this.box.dataset.state = certified ? "certified" : "approximate";
     this.box.dataset.verdict = verdict;
   }
