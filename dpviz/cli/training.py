@@ -112,10 +112,10 @@ def foreground(store: Store, runs: int) -> Iterator[Runner]:
 def _results(runs: list[Run], args: argparse.Namespace) -> Result:
     """What came out; the exit code is 1 if a run failed, and 130, as after any Ctrl-C, if one was stopped."""
     args.exit_code = max((EXIT_CODES.get(run.status, 0) for run in runs), default=0)
-    return _shown(runs)
+    return runs_result(runs)
 
 
-def _shown(runs: list[Run]) -> Result:
+def runs_result(runs: list[Run]) -> Result:
     parts = [_epochs_table(runs[0])] if len(runs) == 1 and runs[0].epochs else []
     parts.append(_runs_table([run.summary for run in runs]))
     accuracies = [run.epochs[-1].accuracy for run in runs if run.status == "done" and run.kind == "measured"]
@@ -129,10 +129,10 @@ def _shown(runs: list[Run]) -> Result:
             parts.append(f"{run.id} failed: {run.error}")
         elif run.status == "stopped":
             parts.append(f"{run.id} was stopped; go on with: dpviz runs resume {run.id}")
-    return {"runs": [_run_json(run) for run in runs]}, "\n\n".join(parts)
+    return {"runs": [run_json(run) for run in runs]}, "\n\n".join(parts)
 
 
-def _run_json(run: Run) -> dict[str, Any]:
+def run_json(run: Run) -> dict[str, Any]:
     """A run in --json output. An epsilon is null where there is no guarantee."""
     return {
         "run_id": run.id,
@@ -225,7 +225,7 @@ def _summary_json(run: Summary) -> dict[str, Any]:
 
 def _show(store: Store, args: argparse.Namespace) -> Result:
     run = store.get(args.id)
-    data, text = _shown([run])
+    data, text = runs_result([run])
     spec = run.spec.to_json()
     more = next(spec[name] for name in ("knobs", "facts") if name in spec)  # knobs, or an imported run's facts
     settings = [(key, _setting(value)) for key, value in spec.items() if value is not more] + [

@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import Protocol
 
 from dpviz.privacy import Assumptions, Guarantee, Phase, guarantee, guarantee_path
 from dpviz.training.spec import RunSpec
 
 # Every run draws Poisson batches and is about one example more or less; its records hold the tight accountant's figure.
 AS_TRAINED = Assumptions("pld", "add-remove", "poisson")
+
+
+class HasSteps(Protocol):
+    """What a price needs of a run's settings, or of what is known of an imported run."""
+
+    @property
+    def method(self) -> str: ...
+    @property
+    def curriculum(self) -> str: ...
+    @property
+    def phases(self) -> tuple[Phase, ...]: ...
+    @property
+    def delta(self) -> float: ...
 
 
 @functools.lru_cache(maxsize=4096)
@@ -37,6 +51,8 @@ def steps_guarantee(
     return guarantee(method, curriculum, phases, delta, assumptions, accepted=accepted)
 
 
-def planned_path(spec: RunSpec, accepted: Sequence[int] | None = None) -> tuple[tuple[float | None, float | None], ...]:
-    """(claimed, sound) epsilon after each epoch of a run, as its records will have them."""
+def planned_path(
+    spec: HasSteps, accepted: Sequence[int] | None = None
+) -> tuple[tuple[float | None, float | None], ...]:
+    """(claimed, sound) epsilon after each phase of a run, one per epoch of a spec, as its records will have them."""
     return guarantee_path(spec.method, spec.curriculum, spec.phases, spec.delta, accepted)

@@ -30,7 +30,8 @@ SETTINGS = (
     "secure",
     "seed",
 )
-PROGRESS = ("epoch", "step", "noise_multiplier", "test_accuracy", "test_loss")
+MEASURES = ("test_accuracy", "test_loss")
+PROGRESS = ("epoch", "step", "noise_multiplier", *MEASURES)
 EPSILONS = ("epsilon_claimed", "epsilon_sound")
 COLUMNS = (
     *("run", "title", "source", "paper", "experiment", "status", "epochs", "examples", "schedule"),
@@ -97,15 +98,15 @@ def _settings(spec: AnySpec) -> dict[str, Any]:
     """The settings of a run; of an imported one as far as its facts name them."""
     if isinstance(spec, ImportedSpec):
         known = {"method": spec.method, "dataset": spec.dataset, "delta": spec.delta, "epochs": spec.epochs or None}
-        return dict.fromkeys(("examples", *SETTINGS)) | dict(spec.facts) | known
+        return {name: spec.fact(name, None) for name in ("examples", *SETTINGS)} | known
     about = {"epochs": spec.epochs, "examples": spec.size, "schedule": spec.schedule.name}
     return about | {name: getattr(spec, name) for name in SETTINGS}
 
 
 def _epoch(record: EpochRecord) -> dict[str, Any]:
     numbers = {name: getattr(record, name) for name in (*PROGRESS, "seconds")}
-    return numbers | {name: _number(getattr(record, name)) for name in EPSILONS}
+    return numbers | {name: _number(getattr(record, name)) for name in (*MEASURES, *EPSILONS)}
 
 
-def _number(epsilon: float | None) -> float:
-    return math.nan if epsilon is None else epsilon
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value

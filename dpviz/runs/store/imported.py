@@ -71,7 +71,7 @@ class ImportedSpec:
         seed = self.fact("seed", 0)
         return seed if isinstance(seed, int) else 0
 
-    def fact(self, name: str, default: Value) -> Value:
+    def fact(self, name: str, default: Value | None = None) -> Value | None:
         return dict(self.facts).get(name, default)
 
     def with_epochs(self, epochs: Sequence[EpochRecord]) -> ImportedSpec:
