@@ -7,9 +7,16 @@ import torch
 
 from dpviz.runs import Store
 from dpviz.runs.tracking.callbacks import hugging_face_callback, lightning_callback
+from dpviz.training.data.readers import import_torchvision
 from tests.runs.tracking.opacus_loop import DELTA, opacus_loop
 
 pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(autouse=True)
+def _torchvision():
+    """Both packages import torchvision, whose operators a CPU-only torch may lack."""
+    import_torchvision()
 
 
 def logged(folder):
@@ -74,6 +81,7 @@ def test_a_trainer_logs_an_epoch_at_each_evaluation(tmp_path):
             return loop.loader
 
         def training_step(self, model, inputs, num_items_in_batch=None):
+            loop.optimizer.zero_grad()
             loss = torch.nn.functional.cross_entropy(loop.model(inputs[0]), inputs[1])
             loss.backward()
             return loss.detach()
