@@ -199,6 +199,8 @@ class EpochRecord:
         for value in (self.train_accuracy, self.test_accuracy):
             if not (value is None or 0 <= value <= 1):
                 raise InputError(f"accuracies are fractions from 0 to 1, got {value} (epoch {self.epoch})")
+        if not isinstance(self.metrics, Mapping):
+            raise InputError(f"metrics must be an object of names and numbers, got {str(self.metrics)[:40]!r}")
         for bound in (self.epsilon_claimed, self.epsilon_sound):
             if not (bound is None or bound >= 0):
                 raise InputError(f"epsilon must be >= 0, got {bound} (epoch {self.epoch})")
