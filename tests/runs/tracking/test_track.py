@@ -308,3 +308,14 @@ def test_a_log_before_any_step_and_a_history_that_was_replaced_are_refused(store
 def test_only_a_history_that_grew_has_new_steps(now):
     with pytest.raises(dpviz.InputError, match="no longer begins with"):
         added((Phase(1.0, 0.1, 10),), tuple(Phase(*phase) for phase in now))
+
+
+@pytest.mark.filterwarnings("ignore:Secure RNG", "ignore:Full backward hook")
+def test_the_documented_blocks_run(tmp_path, monkeypatch):
+    text = (ROOT / "docs" / "tracking.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    assert len(blocks) == 2
+    monkeypatch.setenv("DPVIZ_RUNS", str(tmp_path / "runs"))
+    monkeypatch.chdir(tmp_path)
+    exec("\n".join(blocks), {})
+    assert {run.title for run in Store(tmp_path / "runs").list().runs} == {"my line", "from a file"}
