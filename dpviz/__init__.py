@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from dpviz.runs import Run
     from dpviz.runs.api import sweep, train
     from dpviz.runs.sweeps.spec import Sweep
+    from dpviz.runs.tracking.importers import import_run
+    from dpviz.runs.tracking.opacus import register_with_opacus
+    from dpviz.runs.tracking.track import track
     from dpviz.training.spec import RunSpec
     from dpviz.views.run_table import load_runs
 
@@ -60,10 +63,13 @@ __all__ = [
     "epsilon_number",
     "epsilon_path",
     "guarantee",
+    "import_run",
     "load_runs",
     "matching_constant",
+    "register_with_opacus",
     "risk",
     "sweep",
+    "track",
     "train",
 ]
 
@@ -73,8 +79,11 @@ _HOMES = {
     "RunSpec": "dpviz.training.spec",
     "Sweep": "dpviz.runs.sweeps.spec",
     "epsilon_number": "dpviz.privacy.rounding",
+    "import_run": "dpviz.runs.tracking.importers",
     "load_runs": "dpviz.views.run_table",
+    "register_with_opacus": "dpviz.runs.tracking.opacus",
     "sweep": "dpviz.runs.api",
+    "track": "dpviz.runs.tracking.track",
     "train": "dpviz.runs.api",
 }
 

@@ -36,7 +36,7 @@ def python(*arguments: str, folder: Path) -> subprocess.CompletedProcess:
 
 def test_every_public_name_is_there_and_dir_lists_it():
     wanted = """epsilon epsilon_path delta risk Risk Target calibrate matching_constant Schedule Ledger Phase Epsilon
-        guarantee train load_runs Sweep sweep InputError __version__"""
+        guarantee train load_runs Sweep sweep track import_run register_with_opacus InputError __version__"""
     assert set(wanted.split()) <= set(dpviz.__all__) <= set(dir(dpviz))
     assert all(getattr(dpviz, name) is not None for name in dpviz.__all__)
 
@@ -59,7 +59,7 @@ def test_an_unknown_name_is_an_attribute_error_and_a_room_still_imports():
     [
         ("", set()),
         ("dpviz.epsilon; dpviz.Schedule; dpviz.guarantee; dpviz.risk", {"numpy", "scipy"}),
-        ("dpviz.train; dpviz.sweep; dpviz.Run", {"numpy", "scipy"}),
+        ("dpviz.train; dpviz.sweep; dpviz.Run; dpviz.track; dpviz.import_run", {"numpy", "scipy"}),
         ("dpviz.load_runs", {"numpy", "scipy", "pandas"}),
     ],
 )
@@ -248,6 +248,7 @@ def test_the_documents_name_every_public_name():
         ("train", "is done"),
         ("compare_in_pandas", "mnist-ce-t-cnn"),
         ("sweep", "The winner is schedule="),
+        ("track_opacus", "history [(1.0, 0.1, 30)]"),
     ],
 )
 def test_an_example_runs(name, words, tmp_path):

@@ -13,7 +13,7 @@ LAYERS = ("privacy", "training", "papers", "runs", "views", "ui", "cli")
 HOMES = {
     "torch": {"training"},
     "torchvision": {"training"},
-    "opacus": {"training"},
+    "opacus": {"training", "runs"},
     "kymatio": {"training"},
     "plotly": {"views"},
     "pandas": {"views", "ui"},

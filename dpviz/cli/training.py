@@ -21,7 +21,7 @@ from dpviz.runs.execution.job import DEVICES, RunOptions
 from dpviz.runs.execution.runner import Runner, with_seeds
 from dpviz.runs.execution.runners import runner_for
 from dpviz.runs.settings import DEFAULT, change, parse, parse_seeds, with_listed_epochs
-from dpviz.runs.store.records import Run, Summary
+from dpviz.runs.store.records import Run, Summary, epochs_text
 from dpviz.runs.store.store import MAX_TITLE, Store
 from dpviz.training.spec import RunSpec
 from dpviz.training.tables import DATASETS
@@ -112,13 +112,13 @@ def foreground(store: Store, runs: int) -> Iterator[Runner]:
 def _results(runs: list[Run], args: argparse.Namespace) -> Result:
     """What came out; the exit code is 1 if a run failed, and 130, as after any Ctrl-C, if one was stopped."""
     args.exit_code = max((EXIT_CODES.get(run.status, 0) for run in runs), default=0)
-    return _shown(runs)
+    return runs_result(runs)
 
 
-def _shown(runs: list[Run]) -> Result:
+def runs_result(runs: list[Run]) -> Result:
     parts = [_epochs_table(runs[0])] if len(runs) == 1 and runs[0].epochs else []
     parts.append(_runs_table([run.summary for run in runs]))
-    accuracies = [run.epochs[-1].test_accuracy for run in runs if run.status == "done"]
+    accuracies = [run.epochs[-1].accuracy for run in runs if run.status == "done" and run.kind == "measured"]
     if len(accuracies) > 1:
         mean, std = statistics.mean(accuracies), statistics.stdev(accuracies)
         parts.append(
@@ -129,13 +129,14 @@ def _shown(runs: list[Run]) -> Result:
             parts.append(f"{run.id} failed: {run.error}")
         elif run.status == "stopped":
             parts.append(f"{run.id} was stopped; go on with: dpviz runs resume {run.id}")
-    return {"runs": [_run_json(run) for run in runs]}, "\n\n".join(parts)
+    return {"runs": [run_json(run) for run in runs]}, "\n\n".join(parts)
 
 
-def _run_json(run: Run) -> dict[str, Any]:
+def run_json(run: Run) -> dict[str, Any]:
     """A run in --json output. An epsilon is null where there is no guarantee."""
     return {
         "run_id": run.id,
+        "kind": run.kind,
         "status": run.status,
         "error": run.error,
         "title": run.title,
@@ -154,13 +155,17 @@ def _epochs_table(run: Run) -> str:
             record.noise_multiplier,
             spent_text(record.epsilon_sound),
             spent_text(record.epsilon_claimed),
-            f"{record.test_accuracy:.2%}",
+            _percent(record.test_accuracy),
             record.test_loss,
             f"{record.seconds:.1f}",
         )
         for record in run.epochs
     ]
     return table(heads, rows)
+
+
+def _percent(value: float | None) -> str | None:
+    return None if value is None else f"{value:.2%}"
 
 
 def _runs_table(runs: list[Summary]) -> str:
@@ -172,10 +177,11 @@ def _runs_table(runs: list[Summary]) -> str:
             (
                 run.id,
                 run.status,
-                run.title or run.recipe or f"{run.method} on {run.dataset}",
+                (run.title or run.recipe or f"{run.method} on {run.dataset}")
+                + (" (imported)" * (run.kind == "imported")),
                 run.seed,
-                f"{run.epochs_done}/{run.epochs}",
-                f"{run.test_accuracy:.2%}" if run.test_accuracy is not None else None,
+                epochs_text(run.epochs_done, run.epochs, "/"),
+                _percent(run.test_accuracy),
                 spent_text(sound, run.at_most) if run.begun else None,
                 spent_text(claimed, run.at_most) if run.begun else None,
             )
@@ -219,10 +225,13 @@ def _summary_json(run: Summary) -> dict[str, Any]:
 
 def _show(store: Store, args: argparse.Namespace) -> Result:
     run = store.get(args.id)
-    data, text = _shown([run])
-    settings = [(key, _setting(value)) for key, value in run.spec.to_json().items() if key != "knobs"]
-    settings += [(key, _setting(value)) for key, value in run.spec.knobs]
-    return data["runs"][0] | {"spec": run.spec.to_json()}, f"{table(('setting', 'value'), settings)}\n\n{text}"
+    data, text = runs_result([run])
+    spec = run.spec.to_json()
+    more = next(spec[name] for name in ("knobs", "facts") if name in spec)  # knobs, or an imported run's facts
+    settings = [(key, _setting(value)) for key, value in spec.items() if value is not more] + [
+        (key, _setting(value)) for key, value in more.items()
+    ]
+    return data["runs"][0] | {"spec": spec}, f"{table(('setting', 'value'), settings)}\n\n{text}"
 
 
 def _setting(value: Any) -> str:

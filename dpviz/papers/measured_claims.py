@@ -31,7 +31,7 @@ def verdict_of(held: Sequence[bool]) -> str:
 
 def accuracy(curves: Curves, recipe: str) -> float:
     """Mean test accuracy over seeds after the last epoch, in percent."""
-    return 100 * fmean(curve[-1].test_accuracy for curve in curves[recipe].values())
+    return 100 * fmean(curve[-1].accuracy for curve in curves[recipe].values())
 
 
 def missing(recipes: Iterable[str]) -> Finding:
@@ -45,7 +45,7 @@ def _leads(curves: Curves, pairs: Mapping[str, str]) -> dict[str, list[float]]:
     """Points by which the first of each pair ends above the second, one a common seed; pairs without one are left."""
     both = {one: by_seed(curves, f"curricula/{one}", f"curricula/{other}") for one, other in pairs.items()}
     return {
-        one: [100 * (first[-1].test_accuracy - second[-1].test_accuracy) for first, second in runs]
+        one: [100 * (first[-1].accuracy - second[-1].accuracy) for first, second in runs]
         for one, runs in both.items()
         if runs
     }
@@ -154,7 +154,7 @@ def _first_epochs(curves: Curves) -> Finding:
 
 def _lead(one: Curve, other: Curve) -> float:
     """Points by which one curve lies above another, mean over their epochs."""
-    return 100 * fmean(a.test_accuracy - b.test_accuracy for a, b in zip(one, other, strict=True))
+    return 100 * fmean(a.accuracy - b.accuracy for a, b in zip(one, other, strict=True))
 
 
 def _alignment(curves: Curves) -> Finding:
@@ -283,7 +283,7 @@ def _at_equal(runs: Sequence[tuple[Curve, Curve]], kind: str) -> tuple[float, li
     ends = [getattr(curve[-1], f"epsilon_{kind}") for pair in runs for curve in pair]
     budget = min((end for end in ends if end is not None), default=math.inf)
     reached = [[within(curve, kind, budget) for curve in pair] for pair in runs]
-    return budget, [(100 * one.test_accuracy, 100 * other.test_accuracy) for one, other in reached if one and other]
+    return budget, [(100 * one.accuracy, 100 * other.accuracy) for one, other in reached if one and other]
 
 
 SAYS = {

@@ -86,6 +86,18 @@ RULES: dict[tuple[str, str], Rule] = {
         ),
     ),
     ("sgd", "none"): Rule(None, None, ("no clipping and no noise: no guarantee",)),
+    # A run that another program trained: dpviz prices its ledger; the claim is what its own accountant said.
+    ("imported", "none"): Rule(
+        None,
+        every_update,
+        (
+            CLIPPED,
+            PER_EXAMPLE,
+            FIXED_AHEAD,
+            "another program trained this run: that its batches were Poisson samples, its clipping per example and its "
+            "ledger complete is what that program says; dpviz did not see it",
+        ),
+    ),
 }
 RULES["screening", "masked"] = RULES["screening", "none"]
 for _curriculum in ("sample", "dynamic", "masked"):

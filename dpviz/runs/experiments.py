@@ -33,7 +33,7 @@ class Measured:
 
     @classmethod
     def of_runs(cls, runs: Sequence[Run]) -> Measured:
-        ends = tuple(run.epochs[-1].test_accuracy for run in runs)
+        ends = tuple(run.epochs[-1].accuracy for run in runs)
         return cls(ends, min(len(run.epochs) for run in runs), runs[0].spec.epochs, tuple(runs))
 
     @property
@@ -84,7 +84,7 @@ def measured(
         name = f"{item.paper}/{item.experiment}"
         if name not in RECIPES:
             warnings.append(f"skipped: {name}/{item.seed} belongs to no recipe")
-        elif not same(item.run.spec, dataclasses.replace(RECIPES[name].spec, seed=item.seed)):
+        elif not same(item.run.own_spec, dataclasses.replace(RECIPES[name].spec, seed=item.seed)):
             warnings.append(f"skipped: {name}/{item.seed} was made with other settings than the recipe's")
         else:
             by_recipe.setdefault(name, []).append(item.run)

@@ -8,8 +8,8 @@ from dpviz.privacy.assumptions import ADJACENCIES, SAMPLINGS, adjacency_of
 from dpviz.privacy.guarantees import NOT_COVERED, rule_of
 from dpviz.privacy.notebook import card, claimed_text, reasons
 from dpviz.privacy.rounding import delta_number, epsilon_number
-from dpviz.runs.store.records import Run
-from dpviz.training.spec import RunSpec
+from dpviz.runs.store.imported import AnySpec, ImportedSpec
+from dpviz.runs.store.records import Run, epochs_text
 
 SEEDED = "noise and batches come from a seed: whoever knows it can subtract the noise; secure=True draws them afresh"
 
@@ -19,13 +19,13 @@ def run_html(run: Run) -> str:
     last, spec = run.epochs[-1] if run.epochs else None, run.spec
     facts = [
         ("run", run.id),
-        ("status", f"{run.status}, {len(run.epochs)} of {spec.epochs} epochs"),
-        ("test accuracy", f"{last.test_accuracy:.2%}" if last else "none yet"),
+        ("status", f"{run.status}, {epochs_text(len(run.epochs), spec.epochs)} epochs"),
+        ("test accuracy", f"{last.test_accuracy:.2%}" if last and last.test_accuracy is not None else "none yet"),
         *_spent(run),
     ]
     if run.error:
         facts.append(("error", run.error))
-    heading = run.title or spec.recipe or f"{spec.method} on {spec.dataset}"
+    heading = run.title or spec.recipe or f"{spec.method} on {spec.dataset or 'an unnamed dataset'}"
     sound = rule_of(spec.method, spec.curriculum).sound
     return card(heading, facts, {reasons(sound): rests_on(spec), "Not covered": NOT_COVERED})
 
@@ -45,11 +45,11 @@ def _number(epsilon: float | None, at_most: bool) -> str:
     return ("at most " if at_most and epsilon < math.inf else "") + epsilon_number(epsilon)
 
 
-def rests_on(spec: RunSpec) -> tuple[str, ...]:
+def rests_on(spec: AnySpec) -> tuple[str, ...]:
     """What must hold for the sound epsilon of a run; where it has none, why."""
     rule = rule_of(spec.method, spec.curriculum)
     if rule.sound is None:
         return rule.assumptions
     neighbours = ADJACENCIES[adjacency_of("poisson")].help
     rest = (SAMPLINGS["poisson"].help, *rule.assumptions, f"{neighbours}; delta = {spec.delta:g}")
-    return rest if spec.secure else (*rest, SEEDED)
+    return rest if isinstance(spec, ImportedSpec) or spec.secure else (*rest, SEEDED)

@@ -219,12 +219,12 @@ class Reproduction:
 
     def _is_cached(self, paper_run: PaperRun, until: int | None = None) -> bool:
         cached = self.cached.get((paper_run.recipe, paper_run.seed))
-        return cached is not None and same(cached.run.spec, paper_run.spec) and reached(cached.run, until)
+        return cached is not None and same(cached.run.own_spec, paper_run.spec) and reached(cached.run, until)
 
     def _twin(self, spec: RunSpec) -> CachedRun | None:
         """A finished cached run of equal settings, which looked inside if this one has to."""
-        done = (run for run in self.cached.values() if run.run.status == "done" and same(run.run.spec, spec))
-        return next((run for run in done if run.run.spec.diagnostics >= spec.diagnostics), None)
+        done = (run for run in self.cached.values() if run.run.status == "done" and same(run.run.own_spec, spec))
+        return next((run for run in done if run.run.own_spec.diagnostics >= spec.diagnostics), None)
 
     def _begun(self, spec: RunSpec) -> str | None:
         """The run in the store with these settings, finished or not."""
@@ -238,7 +238,7 @@ def _renamed(twin: CachedRun, paper_run: PaperRun) -> Run:
     place = twin.run.provenance.place or f"computed for {twin.paper}/{twin.experiment}"
     provenance = dataclasses.replace(twin.run.provenance, place=place)
     return dataclasses.replace(
-        twin.run, spec=dataclasses.replace(twin.run.spec, recipe=paper_run.recipe), provenance=provenance
+        twin.run, spec=dataclasses.replace(twin.run.own_spec, recipe=paper_run.recipe), provenance=provenance
     )
 
 

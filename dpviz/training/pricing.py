@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import Protocol
 
 from dpviz.privacy import Assumptions, Guarantee, Phase, Risk, guarantee, guarantee_path, sound_risk
 from dpviz.training.spec import RunSpec
 
 # Every run draws Poisson batches and is about one example more or less; its records hold the tight accountant's figure.
 AS_TRAINED = Assumptions("pld", "add-remove", "poisson")
+
+
+class HasSteps(Protocol):
+    """What a price needs of a run's settings, or of what is known of an imported run."""
+
+    @property
+    def method(self) -> str: ...
+    @property
+    def curriculum(self) -> str: ...
+    @property
+    def phases(self) -> tuple[Phase, ...]: ...
+    @property
+    def delta(self) -> float: ...
 
 
 @functools.lru_cache(maxsize=4096)
@@ -45,10 +59,12 @@ def steps_risk(
     return sound_risk(method, curriculum, phases, assumptions)
 
 
-def planned_risk(spec: RunSpec) -> Risk | None:
+def planned_risk(spec: HasSteps) -> Risk | None:
     return steps_risk(spec.method, spec.curriculum, spec.phases)
 
 
-def planned_path(spec: RunSpec, accepted: Sequence[int] | None = None) -> tuple[tuple[float | None, float | None], ...]:
-    """(claimed, sound) epsilon after each epoch of a run, as its records will have them."""
+def planned_path(
+    spec: HasSteps, accepted: Sequence[int] | None = None
+) -> tuple[tuple[float | None, float | None], ...]:
+    """(claimed, sound) epsilon after each phase of a run, one per epoch of a spec, as its records will have them."""
     return guarantee_path(spec.method, spec.curriculum, spec.phases, spec.delta, accepted)

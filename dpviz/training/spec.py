@@ -173,33 +173,52 @@ def _refuse_meaningless(spec: RunSpec) -> None:
 
 @dataclass(frozen=True)
 class EpochRecord:
-    """One line of a run's curve. Epsilons are upper bounds; None means that there is no guarantee."""
+    """One line of a run's curve. Epsilons are upper bounds; None means that there is no guarantee.
+
+    An imported run may lack a loss or an accuracy (None); its epochs carry the phases that they added to the ledger,
+    and whatever else was logged. A run of this code has every number, and its phases are those of its spec.
+    """
 
     epoch: int
     step: int
     noise_multiplier: float
     epsilon_claimed: float | None
     epsilon_sound: float | None
-    train_loss: float
-    train_accuracy: float
-    test_loss: float
-    test_accuracy: float
+    train_loss: float | None
+    train_accuracy: float | None
+    test_loss: float | None
+    test_accuracy: float | None
     seconds: float
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
+    phases: tuple[Phase, ...] = ()
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not (self.epoch >= 1 and self.step >= 0 and self.seconds >= 0):
             raise InputError(f"an epoch record needs epoch >= 1, step >= 0 and seconds >= 0, got epoch {self.epoch}")
         for value in (self.train_accuracy, self.test_accuracy):
-            if not 0 <= value <= 1:
+            if not (value is None or 0 <= value <= 1):
                 raise InputError(f"accuracies are fractions from 0 to 1, got {value} (epoch {self.epoch})")
+        if not isinstance(self.metrics, Mapping):
+            raise InputError(f"metrics must be an object of names and numbers, got {str(self.metrics)[:40]!r}")
         for bound in (self.epsilon_claimed, self.epsilon_sound):
             if not (bound is None or bound >= 0):
                 raise InputError(f"epsilon must be >= 0, got {bound} (epoch {self.epoch})")
 
+    @property
+    def accuracy(self) -> float:
+        """The test accuracy of a run that must have one; every run of this code has."""
+        if self.test_accuracy is None:
+            raise InputError(f"epoch {self.epoch} of this imported run has no test accuracy; log one to compare it")
+        return self.test_accuracy
+
     def to_json(self) -> dict[str, Any]:
         data = dataclasses.asdict(self)
         claimed, sound = data.pop("epsilon_claimed"), data.pop("epsilon_sound")
+        data["phases"] = [list(dataclasses.astuple(phase)) for phase in self.phases]
+        for name in ("phases", "metrics"):  # of imported runs only
+            if not data[name]:
+                del data[name]
         return data | {"epsilon": {"claimed": _word(claimed), "sound": _word(sound)}}
 
     @classmethod
@@ -207,6 +226,7 @@ class EpochRecord:
         try:
             rest = dict(data)
             epsilon = rest.pop("epsilon")
+            rest["phases"] = tuple(Phase(*phase) for phase in rest.get("phases", ()))
             return cls(epsilon_claimed=_number(epsilon["claimed"]), epsilon_sound=_number(epsilon["sound"]), **rest)
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"not an epoch of a run: {error}") from None

@@ -133,13 +133,13 @@ def _values(number: Reported, measured: Measured | None) -> tuple[float, ...]:
         return ()
     if _whole_run(number):
         return measured.values
-    spec = measured.runs[0].spec
+    spec = measured.runs[0].own_spec
     epochs = (
         _epochs_within(spec.phases, spec.delta, number.epsilon or 0.0)
         if spec.private and not METHODS[spec.method].screened
         else 0
     )
-    return tuple(run.epochs[epochs - 1].test_accuracy for run in measured.runs if 1 <= epochs <= len(run.epochs))
+    return tuple(run.epochs[epochs - 1].accuracy for run in measured.runs if 1 <= epochs <= len(run.epochs))
 
 
 @functools.cache

@@ -13,6 +13,7 @@ import pandas as pd
 from dpviz.papers import TITLES
 from dpviz.privacy.registry import InputError
 from dpviz.runs import Run, Store, cached_runs
+from dpviz.runs.store.imported import AnySpec, ImportedSpec
 from dpviz.training.spec import EpochRecord
 
 SETTINGS = (
@@ -29,7 +30,8 @@ SETTINGS = (
     "secure",
     "seed",
 )
-PROGRESS = ("epoch", "step", "noise_multiplier", "test_accuracy", "test_loss")
+MEASURES = ("test_accuracy", "test_loss")
+PROGRESS = ("epoch", "step", "noise_multiplier", *MEASURES)
 EPSILONS = ("epsilon_claimed", "epsilon_sound")
 COLUMNS = (
     *("run", "title", "source", "paper", "experiment", "status", "epochs", "examples", "schedule"),
@@ -40,15 +42,18 @@ COLUMNS = (
 )
 
 
+SOURCES = {"measured": "own", "imported": "imported"}  # of a run in the store, by who trained it
+
+
 def load_runs(folder: Path | str | None = None, *, cached: bool = True) -> pd.DataFrame:
-    """One row per epoch of every run: your own (`source` "own") and the papers' full-length ones ("cached").
+    """One row per epoch of every run: your own (`source` "own"), imported ones ("imported") and the papers' ("cached").
 
     `folder` is a store's, by default the one that `dpviz runs list` shows. Accuracies are fractions. Epsilons are
     upper bounds, NaN where there is no guarantee, and add up over the epochs; `spent_claimed` and `spent_sound` are the
     whole run's, which may have ended within an epoch (`at_most`: it is not on record how far it came). A run without a
     whole epoch has no row. What cannot be read is skipped with a warning.
     """
-    rows = [row for run in _own(Store(folder)) for row in _rows(run, "own", run.spec.recipe)]
+    rows = [row for run in _own(Store(folder)) for row in _rows(run, SOURCES[run.kind], run.spec.recipe)]
     if cached:
         listing = cached_runs()
         _warn(listing.warnings)
@@ -81,10 +86,7 @@ def _rows(run: Run, source: str, recipe: str) -> Iterator[dict[str, Any]]:
         "paper": paper,
         "experiment": experiment,
         "status": run.status,
-        "epochs": spec.epochs,
-        "examples": spec.size,
-        "schedule": spec.schedule.name,
-        **{name: getattr(spec, name) for name in SETTINGS},
+        **_settings(spec),
         "spent_claimed": _number(spent.epsilon_claimed if spent else None),
         "spent_sound": _number(spent.epsilon_sound if spent else None),
         "at_most": spent is not None and spent.at_most,
@@ -92,10 +94,19 @@ def _rows(run: Run, source: str, recipe: str) -> Iterator[dict[str, Any]]:
     return (about | _epoch(record) for record in run.epochs)
 
 
+def _settings(spec: AnySpec) -> dict[str, Any]:
+    """The settings of a run; of an imported one as far as its facts name them."""
+    if isinstance(spec, ImportedSpec):
+        known = {"method": spec.method, "dataset": spec.dataset, "delta": spec.delta, "epochs": spec.epochs or None}
+        return {name: spec.fact(name, None) for name in ("examples", *SETTINGS)} | known
+    about = {"epochs": spec.epochs, "examples": spec.size, "schedule": spec.schedule.name}
+    return about | {name: getattr(spec, name) for name in SETTINGS}
+
+
 def _epoch(record: EpochRecord) -> dict[str, Any]:
     numbers = {name: getattr(record, name) for name in (*PROGRESS, "seconds")}
-    return numbers | {name: _number(getattr(record, name)) for name in EPSILONS}
+    return numbers | {name: _number(getattr(record, name)) for name in (*MEASURES, *EPSILONS)}
 
 
-def _number(epsilon: float | None) -> float:
-    return math.nan if epsilon is None else epsilon
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value

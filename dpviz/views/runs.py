@@ -14,7 +14,8 @@ import plotly.graph_objects as go
 from dpviz.papers import RECIPES
 from dpviz.privacy.registry import title_of
 from dpviz.runs import Run, Summary
-from dpviz.training.spec import EpochRecord, RunSpec
+from dpviz.runs.store.imported import AnySpec, ImportedSpec
+from dpviz.training.spec import EpochRecord
 from dpviz.training.tables import DATASETS, MODELS
 from dpviz.views.axes import AXES, COLOURS, EPOCH_COLUMNS, GREY, PERCENT, epoch_ticks, layout, tinted
 from dpviz.views.numbers import epsilon_number
@@ -32,8 +33,10 @@ STATUS_WORDS = {
 MEASURES = {"accuracy": "Accuracy (%)", "loss": "Loss"}
 
 
-def schedule_words(spec: RunSpec) -> str:
+def schedule_words(spec: AnySpec) -> str:
     """The noise in a few words: "constant 1.23", "linear 5 to 1", "own curve"."""
+    if isinstance(spec, ImportedSpec):
+        return _logged_noise([phase.noise_multiplier for phase in spec.phases])
     if not spec.private:
         return "no noise"
     knobs = dict(spec.schedule.knobs)
@@ -45,13 +48,20 @@ def schedule_words(spec: RunSpec) -> str:
     return spec.schedule.name.replace("-", " ") + ends
 
 
+def _logged_noise(sigmas: Sequence[float]) -> str:
+    if not sigmas:
+        return "not logged yet"
+    return f"constant {sigmas[0]:g}" if len(set(sigmas)) == 1 else f"{sigmas[0]:g} to {sigmas[-1]:g}"
+
+
 def run_name(run: Run) -> str:
     """What a person calls the run: its title, its recipe's, or its settings in words."""
     if run.title:
         return run.title
     if run.spec.recipe in RECIPES:
         return RECIPES[run.spec.recipe].title
-    return f"{title_of(DATASETS, run.spec.dataset)}, {title_of(MODELS, run.spec.model)}, {schedule_words(run.spec)}"
+    names = (title_of(DATASETS, run.spec.dataset), title_of(MODELS, run.spec.model), schedule_words(run.spec))
+    return ", ".join(name for name in names if name)  # an imported run may name neither
 
 
 def epsilon_words(value: float | None, missing: str = NO_GUARANTEE) -> str:
@@ -95,23 +105,27 @@ def run_frame(runs: Iterable[Run]) -> pd.DataFrame:
 def nearest_baselines(run: Run, epsilon: float | None, others: Iterable[Run], most: int = 3) -> list[Run]:
     """Finished runs of the same dataset and model whose epsilon is closest to this one's, one per experiment.
 
-    Other seeds of the same settings are the same experiment, so they are no baseline.
+    Other seeds of the same settings are the same experiment, so they are no baseline. The model of an imported run has
+    a name of its own, so any model on its dataset will do.
     """
     alike = [
         other
         for other in others
-        if (other.spec.dataset, other.spec.model) == (run.spec.dataset, run.spec.model) and other.status == "done"
+        if other.spec.dataset == run.spec.dataset
+        and (other.spec.model == run.spec.model or run.kind == "imported")
+        and other.status == "done"
     ]
     nearest = sorted(alike, key=lambda other: _distance(epsilon, other))
-    experiments: dict[RunSpec, Run] = {_any_seed(run): run}
+    experiments: dict[AnySpec, Run] = {_any_seed(run): run}
     for other in nearest:
         if len(experiments) <= most:
             experiments.setdefault(_any_seed(other), other)
     return list(experiments.values())[1:]
 
 
-def _any_seed(run: Run) -> RunSpec:
-    return dataclasses.replace(run.spec, seed=0, diagnostics=False)
+def _any_seed(run: Run) -> AnySpec:
+    spec = run.spec
+    return spec if isinstance(spec, ImportedSpec) else dataclasses.replace(spec, seed=0, diagnostics=False)
 
 
 def _distance(epsilon: float | None, other: Run) -> float:
@@ -186,7 +200,7 @@ def list_frame(summaries: Sequence[Summary], names: Sequence[str], minutes: Mapp
     """One row per run: accuracy in percent, sound epsilon of all that was spent; NaN where there is none yet."""
     rows = [
         (
-            name,
+            name + (" (imported)" if run.kind == "imported" else ""),
             STATUS_WORDS[run.status],
             math.nan if run.test_accuracy is None else 100 * run.test_accuracy,
             math.nan if run.spent[1] is None else run.spent[1],

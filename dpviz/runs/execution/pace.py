@@ -48,7 +48,7 @@ def pace_of(run: Run) -> Pace | None:
 
 def pace_from(runs: Iterable[Run], spec: RunSpec) -> Pace | None:
     """The pace of the last of the runs that is alike; None if none is."""
-    alike = [run for run in runs if run.epochs and likeness(run.spec) == likeness(spec)]
+    alike = [run for run in runs if run.epochs and run.kind == "measured" and likeness(run.own_spec) == likeness(spec)]
     return pace_of(alike[-1]) if alike else None
 
 

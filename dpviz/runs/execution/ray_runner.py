@@ -158,7 +158,7 @@ class RayRunner(Runner):
         from ray.exceptions import RayError, RayTaskError, RuntimeEnvSetupError, TaskCancelledError
 
         assignment = assignment_of(self.store, job)
-        data = self._shared_data(assignment.run.spec, job.options)
+        data = self._shared_data(assignment.run.own_spec, job.options)
         wanted = needs(job.options.device, job.threads, self._ray.cluster_resources())
         with self._guard:
             if job.stop.is_set():
@@ -184,7 +184,7 @@ class RayRunner(Runner):
         """What a run has spent whose worker is gone: nobody saw what it did after the epochs that arrived."""
         run = self.store.get(run_id)
         floor = of_epoch(run.epochs[-1]) if run.epochs else None
-        return at_most(run.spec, len(run.epochs), run.written, floor)
+        return at_most(run.own_spec, len(run.epochs), run.written, floor)
 
     def _shared_data(self, spec: RunSpec, options: RunOptions) -> Any:
         """The run's data or features in the object store: read and put there once for all runs that use them."""

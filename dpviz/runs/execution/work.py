@@ -48,13 +48,13 @@ class _Training:
         self.provenance = provenance = measured(self.assignment)
         checkpoint.use_threads(provenance.threads)
         self.sink(Running(provenance))
-        trainer = Trainer(run.spec, device=provenance.device, data_dir=options.data_dir, data=self.data)
+        trainer = Trainer(run.own_spec, device=provenance.device, data_dir=options.data_dir, data=self.data)
         if self.assignment.checkpoint is not None:
             self._restore(trainer, checkpoint.from_bytes(self.assignment.checkpoint))
-        before = run.written or spending(run.spec, 0)
-        redone = lost_steps(run.spec, before, steps_taken(trainer))
+        before = run.written or spending(run.own_spec, 0)
+        redone = lost_steps(run.own_spec, before, steps_taken(trainer))
         if redone != before.redone:  # reported now: a process that is killed later leaves no word of it
-            self.sink(Running(spent=spending(run.spec, steps_taken(trainer), redone, at_most=before.at_most)))
+            self.sink(Running(spent=spending(run.own_spec, steps_taken(trainer), redone, at_most=before.at_most)))
 
         def save(record: EpochRecord | None, *, new: bool) -> None:
             text = json.dumps(record.to_json(), allow_nan=False) if record else ""
@@ -70,10 +70,10 @@ class _Training:
             raise Failed(str(failure)) from None
         finally:
             self.spent = spent_by(trainer, before, redone, self.last)
-        if self._reached(run.spec.epochs):
+        if self._reached(run.own_spec.epochs):
             return Ended("done")
         if not self._stopped():
-            raise Failed(f"training ended after epoch {self.last.epoch if self.last else 0} of {run.spec.epochs}")
+            raise Failed(f"training ended after epoch {self.last.epoch if self.last else 0} of {run.own_spec.epochs}")
         save(self.last, new=False)
         return Ended("stopped")
 

@@ -61,7 +61,7 @@ def read_cached(folder: Path) -> CachedRun:
     """The cached run in `<paper>/<experiment>/<seed>`; it must be finished, measured, and of that seed."""
     paper, experiment, seed = folder.parts[-3:]
     run = files.read_run(folder, f"{paper}/{experiment}/{seed}")
-    if run.provenance is None or run.provenance.kind != "measured":
+    if run.provenance is None or not run.provenance.kind == run.kind == "measured":
         raise InputError("a cached run needs a provenance.json that says how it was measured")
     if run.status not in CACHED or not run.epochs:
         raise InputError(f"a cached run is done or stopped and has epochs; this one is {run.status}")

@@ -9,18 +9,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dpviz.privacy.registry import InputError
+from dpviz.runs.store.imported import NO_RETRAINING, AnySpec, ImportedSpec
 from dpviz.runs.store.spending import Spending, dearer, of_epoch
 from dpviz.training.spec import EpochRecord, RunSpec
 
 STATUSES = ("queued", "running", "done", "stopped", "failed", "interrupted")
 LIVE = ("queued", "running")  # somebody's process holds the run
 RESUMABLE = ("stopped", "failed", "interrupted")
-KINDS = ("measured", "reported")
+KINDS = ("measured", "reported", "imported")
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where numbers are from: measured by this code (commit, versions, device) or reported ("Table 2" of a paper)."""
+    """Where numbers are from: measured by this code (commit, versions, device), reported ("Table 2" of a paper), or
+    imported: logged by another program, or read from a file of it.
+    """
 
     kind: str
     source: str
@@ -35,7 +38,7 @@ class Provenance:
         if self.kind not in KINDS:
             raise InputError(f"provenance must be one of {', '.join(KINDS)}, got {str(self.kind)[:40]!r}")
         if not self.source:
-            raise InputError("provenance needs a source: dpviz for a measured run, a paper's short name otherwise")
+            raise InputError("provenance needs a source: dpviz for a measured run, a paper's short name or a program's")
         if self.kind == "reported" and not self.place:
             raise InputError("a reported number needs its place, for example 'Table 2', never just the paper")
         if not 0 <= self.minutes < math.inf:
@@ -61,7 +64,7 @@ class Run:
     """
 
     id: str
-    spec: RunSpec
+    spec: AnySpec
     status: str
     epochs: tuple[EpochRecord, ...]
     created: str
@@ -75,6 +78,18 @@ class Run:
         check_status(self.status)
         for before, after in zip((None, *self.epochs), self.epochs, strict=False):
             check_next(before, after)
+
+    @property
+    def own_spec(self) -> RunSpec:
+        """The settings of a run of this code; an imported run has none."""
+        if isinstance(self.spec, ImportedSpec):
+            raise InputError(f"run {self.id} has no settings: {NO_RETRAINING}")
+        return self.spec
+
+    @property
+    def kind(self) -> str:
+        """Who trained it: this code (measured) or another program (imported)."""
+        return "imported" if isinstance(self.spec, ImportedSpec) else "measured"
 
     @property
     def spent(self) -> Spending | None:
@@ -92,6 +107,7 @@ class Run:
         """The run as one JSON object, for export."""
         return {
             "run_id": self.id,
+            "kind": self.kind,
             "title": self.title,
             "status": self.status,
             "error": self.error,
@@ -138,12 +154,14 @@ class Summary:
     epsilon_sound: float | None = None
     owner: str = ""
     written: Spending | None = None
+    kind: str = "measured"
 
     def __post_init__(self) -> None:
         numbers = (self.test_accuracy, self.epsilon_claimed, self.epsilon_sound)
         if not (
             {type(word) for word in (self.created, self.title, self.error, self.key, self.recipe)} == {str}
             and {type(word) for word in (self.method, self.dataset, self.model, self.schedule, self.owner)} == {str}
+            and self.kind in KINDS
             and {type(count) for count in (self.seed, self.epochs, self.epochs_done)} == {int}
             and {type(number) for number in numbers} <= {float, int, type(None)}
         ):
@@ -157,6 +175,10 @@ class Summary:
         return (most.epsilon_claimed, most.epsilon_sound) if most else (None, None)
 
     @property
+    def resumable(self) -> bool:
+        return self.status in RESUMABLE and self.kind == "measured"
+
+    @property
     def begun(self) -> bool:
         """Whether a step was taken."""
         return self.epochs_done > 0 or bool(self.written and (self.written.steps or self.written.redone))
@@ -167,14 +189,20 @@ class Summary:
         return self.written is not None and self.written.at_most
 
 
-def labels(spec: RunSpec, last: EpochRecord | None) -> dict[str, Any]:
+def labels(spec: AnySpec, last: EpochRecord | None) -> dict[str, Any]:
     """What a list shows of a run besides its status: names of its spec and the numbers of its last epoch."""
     names = ("recipe", "method", "dataset", "model", "seed", "epochs", "key")
-    data = {name: getattr(spec, name) for name in names} | {"schedule": spec.schedule.name}
+    data = {name: getattr(spec, name) for name in names}
+    data |= {"schedule": spec.schedule.name} if isinstance(spec, RunSpec) else {"kind": "imported"}
     if last is None:
         return data
     numbers = ("test_accuracy", "epsilon_claimed", "epsilon_sound")
     return data | {"epochs_done": last.epoch} | {name: getattr(last, name) for name in numbers}
+
+
+def epochs_text(done: int, planned: int, of: str = " of ") -> str:
+    """ "3 of 20"; an imported run may not say how many there will be."""
+    return f"{done}{of}{planned}" if planned else str(done)
 
 
 @dataclass(frozen=True)

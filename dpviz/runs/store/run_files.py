@@ -1,6 +1,6 @@
 """The files of one run, read and written: the format that a person's own runs and the cached ones share.
 
-spec.json       written once
+spec.json       written once; of an imported run its facts, under "kind": "imported" and a version
 epochs.jsonl    append only, one epoch per line; a torn last line is dropped, anything else that is broken is an error
 status.json     replaced atomically; carries the labels and last numbers that a list shows, and what the run had spent
                 when it last ended; one without "spent" was written before that was recorded
@@ -25,9 +25,10 @@ from pathlib import Path
 from typing import Any
 
 from dpviz.privacy.registry import InputError
+from dpviz.runs.store.imported import AnySpec, ImportedSpec, spec_from_json
 from dpviz.runs.store.records import Provenance, Run, Summary, check_next, check_status
 from dpviz.runs.store.spending import Spending
-from dpviz.training.spec import EpochRecord, RunSpec
+from dpviz.training.spec import EpochRecord
 
 SPEC, EPOCHS, STATUS = "spec.json", "epochs.jsonl", "status.json"
 TITLE, PROVENANCE, CHECKPOINT, LOCK = "title.json", "provenance.json", "checkpoint.pt", "lock"
@@ -143,7 +144,7 @@ def reason(error: OSError) -> str:
     return (error.strerror or type(error).__name__).lower()
 
 
-def write_spec(folder: Path, spec: RunSpec) -> None:
+def write_spec(folder: Path, spec: AnySpec) -> None:
     replace(folder / SPEC, dump(spec.to_json()))
 
 
@@ -201,9 +202,9 @@ def read_title(folder: Path | str) -> str:
     return str(data["title"]) if isinstance(data, dict) and "title" in data else ""
 
 
-def read_spec(folder: Path) -> RunSpec:
+def read_spec(folder: Path) -> AnySpec:
     try:
-        return RunSpec.from_json(load(folder / SPEC))
+        return spec_from_json(load(folder / SPEC))
     except TypeError as error:
         raise InputError(f"{shown(folder / SPEC)} is not a run's settings: {error}") from None
 
@@ -211,11 +212,12 @@ def read_spec(folder: Path) -> RunSpec:
 def read_run(folder: Path, run_id: str) -> Run:
     """The whole run in a folder."""
     status, provenance = read_status(folder), folder / PROVENANCE
+    spec, epochs = read_spec(folder), read_epochs(folder)[0]
     return Run(
         run_id,
-        read_spec(folder),
+        spec.with_epochs(epochs) if isinstance(spec, ImportedSpec) else spec,
         status.status,
-        read_epochs(folder)[0],
+        epochs,
         status.created,
         Provenance.from_json(load(provenance)) if provenance.exists() else status.provenance,
         status.error,

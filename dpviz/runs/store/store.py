@@ -28,6 +28,7 @@ from dpviz.paths import runs_folder
 from dpviz.privacy.records import steps_per_epoch
 from dpviz.privacy.registry import InputError
 from dpviz.runs.store import run_files as files
+from dpviz.runs.store.imported import NO_RETRAINING, AnySpec, ImportedSpec
 from dpviz.runs.store.lock import Lock, held
 from dpviz.runs.store.records import (
     LIVE,
@@ -42,7 +43,7 @@ from dpviz.runs.store.records import (
 )
 from dpviz.runs.store.spending import Spending, at_most, of_epoch, spending
 from dpviz.training.limits import check_spec, refuse_if_read_only
-from dpviz.training.spec import EpochRecord, RunSpec
+from dpviz.training.spec import EpochRecord
 
 RUN_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 MAX_TITLE = 120
@@ -69,7 +70,7 @@ class Work:
     """A run that this store holds: its lock, and what need not be read again."""
 
     lock: Lock
-    spec: RunSpec
+    spec: AnySpec
     status: files.Status
     last: EpochRecord | None = None
 
@@ -82,14 +83,14 @@ class Store:
         self.owner = owner
         self._work: dict[str, Work] = {}
 
-    def create(self, spec: RunSpec, *, title: str = "", owner: str = "", run_id: str = "") -> str:
+    def create(self, spec: AnySpec, *, title: str = "", owner: str = "", run_id: str = "") -> str:
         """A new queued run, locked by this store. It appears whole: readers never see a half-made folder.
 
         `run_id` is one from `new_id`, for those who must know it before the run is there.
         """
         run_id, title = run_id or new_id(), check_title(title)
-        numbers, nothing = labels(check_spec(spec), None), spending(spec, 0)
-        status = files.Status("queued", _now(), "", None, numbers, owner or self.owner, nothing)
+        nothing = Spending(0, None, 0.0) if isinstance(spec, ImportedSpec) else spending(check_spec(spec), 0)
+        status = files.Status("queued", _now(), "", None, labels(spec, None), owner or self.owner, nothing)
         made = self.folder / f".new-{run_id}"
         with self._writing("the run cannot be saved"):
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -117,6 +118,8 @@ class Store:
             lock = self._lock(run_id, "resumed")
             try:
                 run = _abandoned(files.read_run(folder, run_id))
+                if isinstance(run.spec, ImportedSpec):
+                    raise InputError(f"run {run_id} is imported: {NO_RETRAINING}")
                 if run.status not in RESUMABLE:
                     raise InputError(f"run {run_id} is {run.status}; a finished run never changes, start a new one")
                 check_spec(run.spec)
@@ -317,8 +320,11 @@ def _unrecorded(status: str, written: Spending | None) -> bool:
 
 
 def _abandoned(run: Run) -> Run:
-    """A run that nobody works on, as it stands: interrupted if its process died, and the most it can have spent."""
-    if _unrecorded(run.status, run.written):
+    """A run that nobody works on, as it stands: interrupted if its process died, and the most it can have spent.
+
+    What an imported run did after its last epoch nobody knows, so its spending is what was logged.
+    """
+    if _unrecorded(run.status, run.written) and not isinstance(run.spec, ImportedSpec):
         floor = of_epoch(run.epochs[-1]) if run.epochs else None
         run = dataclasses.replace(run, written=at_most(run.spec, len(run.epochs), run.written, floor))
     return dataclasses.replace(run, status="interrupted") if run.status in LIVE else run
@@ -328,10 +334,12 @@ def _abandoned(run: Run) -> Run:
 def _abandoned_summary(folder: str, summary: Summary) -> Summary:
     """The same for a line in a list, whose price needs the run's settings; kept, since a page asks every second."""
     spec, numbers = files.read_spec(Path(folder)), (summary.epsilon_claimed, summary.epsilon_sound)
+    status = "interrupted" if summary.status in LIVE else summary.status
+    if isinstance(spec, ImportedSpec):
+        return dataclasses.replace(summary, status=status)
     done = summary.epochs_done * steps_per_epoch(spec.sample_rate)
     floor = Spending(done, *numbers) if done else None
     written = at_most(spec, summary.epochs_done, summary.written, floor)
-    status = "interrupted" if summary.status in LIVE else summary.status
     return dataclasses.replace(summary, status=status, written=written)
 
 

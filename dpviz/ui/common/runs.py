@@ -125,7 +125,8 @@ def summary_name(summary: Summary) -> str:
         return RECIPES[summary.recipe].title
     method = METHODS.get(summary.method)
     words = "no noise" if method and not method.private else summary.schedule.replace("-", " ")
-    return f"{title_of(DATASETS, summary.dataset)}, {title_of(MODELS, summary.model)}, {words}"
+    names = (title_of(DATASETS, summary.dataset), title_of(MODELS, summary.model), words)
+    return ", ".join(name for name in names if name) or "imported run"
 
 
 def show_warnings(warnings: Sequence[str]) -> None:

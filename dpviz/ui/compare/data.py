@@ -15,6 +15,7 @@ from dpviz.paths import runs_folder
 from dpviz.privacy.registry import InputError
 from dpviz.runs import Store, Summary
 from dpviz.runs.sweeps.folder import SweepFolder, sweep_ids
+from dpviz.training.tables import DATASETS
 from dpviz.ui.common.runs import cached, load_all, store
 from dpviz.ui.compare.link import ALL, EXPERIMENT, Comparison
 from dpviz.views.comparison.experiments import ComparisonData, comparison_data, fold, regrouped
@@ -40,9 +41,10 @@ def prepare() -> None:
 
 
 def newest_dataset() -> str:
-    """The dataset of the person's newest run; empty without runs."""
+    """The dataset of the person's newest run, all if an imported run's own name is none here; empty without runs."""
     runs = [summary for summary in store().list().runs if summary.epochs_done]
-    return max(runs, key=lambda summary: summary.created).dataset if runs else ""
+    newest = max(runs, key=lambda summary: summary.created).dataset if runs else ""
+    return newest if newest in DATASETS or not runs else ALL
 
 
 def material(group: str) -> tuple[Material, list[str]]:

@@ -17,7 +17,7 @@ from dpviz.views.comparison.views import VIEWS
 
 ALL = "all"
 EPSILONS = {"sound": "Sound", "claimed": "Claimed"}
-GROUP = re.compile(r"(own|cached|reported)/[a-z0-9][a-z0-9./+-]{0,150}")
+GROUP = re.compile(r"(own|imported|cached|reported)/[a-z0-9][a-z0-9./+-]{0,150}")
 KNOB = re.compile(rf"({'|'.join(CHOICES)})\.[a-z0-9_]{{1,40}}")
 AT = Knob(2.0, 0.001, 1e6, "epsilon at which curves are compared")
 MOST_GROUPS = 60
@@ -140,11 +140,12 @@ def to_link(shown: Comparison) -> dict[str, str]:
 
 
 def link_to(runs: Iterable[Run]) -> dict[str, str]:
-    """The link that shows these runs in colour, on their dataset."""
+    """The link that shows these runs in colour, on their dataset if it is one that dpviz knows."""
     runs = tuple(runs)
     datasets = {run.spec.dataset for run in runs}
     groups = tuple(dict.fromkeys(group_of(run) for run in runs))[:MOST_GROUPS]
-    return to_link(Comparison(dataset=datasets.pop() if len(datasets) == 1 else ALL, highlight=groups))
+    dataset = datasets.pop() if len(datasets) == 1 else ALL
+    return to_link(Comparison(dataset=dataset if dataset in DATASETS else ALL, highlight=groups))
 
 
 def _text(value: Any) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from dpviz.training.spec import RunSpec
 from dpviz.ui.common.markdown import plain
 from dpviz.ui.compare import state
 from dpviz.ui.compare.data import Material, filtered
@@ -62,7 +63,7 @@ def scene_of(whole: Material, shown: Comparison) -> Scene:
         log=shown.log,
         facet=shown.facet,
         rest=shown.rest,
-        specs=whole.data.specs,
+        specs={group: spec for group, spec in whole.data.specs.items() if isinstance(spec, RunSpec)},
     )
 
 

@@ -75,7 +75,7 @@ def _pick(label: str, options: list[str], key: str, runs: dict[str, Run]) -> str
 
 
 def _line(run: Run) -> str:
-    accuracy = f"{100 * run.epochs[-1].test_accuracy:.1f} %"
+    accuracy = f"{100 * run.epochs[-1].accuracy:.1f} %"
     return f"{run_name(run)} · seed {run.spec.seed} · {accuracy} · {run.created[:16].replace('T', ' ')} UTC"
 
 

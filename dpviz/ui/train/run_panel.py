@@ -11,12 +11,12 @@ import streamlit as st
 from dpviz.privacy.registry import InputError, title_of
 from dpviz.runs import Progress, Run, Summary
 from dpviz.runs.execution.pace import duration_words
-from dpviz.runs.store.records import LIVE
+from dpviz.runs.store.imported import ImportedSpec, guarantee_of
+from dpviz.runs.store.records import LIVE, epochs_text
 from dpviz.training.limits import read_only
-from dpviz.training.pricing import planned_guarantee
 from dpviz.training.tables import DATASETS, MODELS
 from dpviz.ui.common.actions import Action, action_buttons, progress_bar, show_problem
-from dpviz.ui.common.cards import input_error
+from dpviz.ui.common.cards import guarantee_card, input_error
 from dpviz.ui.common.downloads import FileFormat, download_buttons
 from dpviz.ui.common.markdown import plain
 from dpviz.ui.common.runs import (
@@ -107,7 +107,8 @@ def progress_words(summary: Summary, progress: Progress | None) -> str:
     """How far a live run is, with the time left once a step was timed."""
     here = runner().live()
     if summary.id not in here:
-        return f"{STATUS_WORDS[summary.status]} in another process, epoch {summary.epochs_done} of {summary.epochs}"
+        done = epochs_text(summary.epochs_done, summary.epochs)
+        return f"{STATUS_WORDS[summary.status]} in another process, epoch {done}"
     if summary.status == "queued" and summary.id not in here[:1]:
         return f"waits for {here.index(summary.id)} before it"
     if progress is None:
@@ -121,18 +122,26 @@ def progress_words(summary: Summary, progress: Progress | None) -> str:
 
 def _one_run(run: Run, summary: Summary) -> None:
     with st.container(border=True):
-        st.markdown(f"### {plain(run_name(run))} :{STATUS_COLOURS[run.status]}-badge[{STATUS_WORDS[run.status]}]")
-        st.caption(settings_words(run))
+        mark = " :violet-badge[imported]" if run.kind == "imported" else ""
+        badge = f":{STATUS_COLOURS[run.status]}-badge[{STATUS_WORDS[run.status]}]"
+        st.markdown(f"### {plain(run_name(run))} {badge}{mark}")
+        st.caption(plain(settings_words(run)))
         with st.container():
             _what_happened(run)
         _numbers(run)
         _curves(run)
+        if isinstance(run.spec, ImportedSpec) and run.spec.phases:
+            guarantee_card(guarantee_of(run.spec), title="Guarantee of the logged steps")
         _actions(run, summary)
 
 
 def _what_happened(run: Run) -> None:
     if run.error:
         input_error(InputError(run.error))
+    elif run.status == "interrupted" and run.kind == "imported":
+        st.warning(
+            "The program that trained this run ended without saying so; what it did after its last log is unknown."
+        )
     elif run.status == "interrupted":
         st.warning("The process that worked on this run ended before it was done. Resume it from its last checkpoint.")
 
@@ -140,6 +149,10 @@ def _what_happened(run: Run) -> None:
 def settings_words(run: Run) -> str:
     """The settings that matter most, in one line."""
     spec = run.spec
+    if isinstance(spec, ImportedSpec):
+        facts = (f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in spec.facts)
+        dataset = title_of(DATASETS, spec.dataset) or "an unnamed dataset"
+        return " · ".join((dataset, f"noise {schedule_words(spec)}", *facts, f"δ = {delta_text(spec.delta)}"))
     parts = [
         f"{title_of(DATASETS, spec.dataset)}, {spec.size:,} examples",
         title_of(MODELS, spec.model),
@@ -156,12 +169,13 @@ def settings_words(run: Run) -> str:
 def _numbers(run: Run) -> None:
     spent = run.spent
     shown = {"Test accuracy": "–", "Sound ε spent": "–", "Claimed ε spent": "–"}
-    if run.epochs:
-        shown["Test accuracy"] = f"{100 * run.epochs[-1].test_accuracy:.2f} %"
+    accuracy = run.epochs[-1].test_accuracy if run.epochs else None
+    if accuracy is not None:
+        shown["Test accuracy"] = f"{100 * accuracy:.2f} %"
     if spent and (spent.steps or spent.redone):
         shown["Sound ε spent"] = spent_words(spent.epsilon_sound, spent.at_most)
         shown["Claimed ε spent"] = spent_words(spent.epsilon_claimed, spent.at_most, "none")
-    shown["Epochs"] = f"{len(run.epochs)} of {run.spec.epochs}"
+    shown["Epochs"] = epochs_text(len(run.epochs), run.spec.epochs)
     shown["Training time"] = duration_words(sum(record.seconds for record in run.epochs))
     with st.container(horizontal=True):
         for label, value in shown.items():
@@ -198,12 +212,12 @@ def _curves(run: Run) -> None:
         format_func=str.capitalize,
         required=True,
     )
-    frame, sound = run_frame([run]), planned_guarantee(run.spec).sound
+    frame, sound = run_frame([run]), guarantee_of(run.spec).sound
     planned = math.inf if sound is None else sound.upper
     named = baselines(run, planned if math.isfinite(planned) else None)
     behind = {name: run_frame([other]) for name, other in named.items()}
     by_epoch, by_epsilon = st.columns(2)
-    figure = run_figure(frame, "epoch", measure, behind, run.spec.epochs)
+    figure = run_figure(frame, "epoch", measure, behind, run.spec.epochs or len(run.epochs))
     by_epoch.plotly_chart(figure, key=TRAIN("by_epoch"), alt=f"{measure} by epoch")
     if frame["epsilon_sound"].isna().all():
         by_epsilon.info("No guarantee: these settings have no sound epsilon, so there is nothing to draw against.")
@@ -211,7 +225,8 @@ def _curves(run: Run) -> None:
         figure = run_figure(frame, "epsilon_sound", measure, behind, EPSILON_MARGIN * planned)
         by_epsilon.plotly_chart(figure, key=TRAIN("by_epsilon"), alt=f"{measure} by epsilon spent")
     if behind:
-        st.caption("Dashed: finished runs of the same dataset and model whose ε is nearest to this run's; test data.")
+        alike = "dataset" if run.kind == "imported" else "dataset and model"
+        st.caption(f"Dashed: finished runs of the same {alike} whose ε is nearest to this run's; test data.")
 
 
 def baselines(run: Run, epsilon: float | None) -> dict[str, Run]:
@@ -227,8 +242,9 @@ def _actions(run: Run, summary: Summary) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         action_buttons(TRAIN, run.id, run_actions([summary]))
         compare_button([run])
-        help = "Fills in the form with these settings."
-        action_buttons(TRAIN, run.id, [Action("Duplicate", lambda: fill_in(run.spec), help, redraws=True)])
+        if run.kind == "measured":
+            help = "Fills in the form with these settings."
+            action_buttons(TRAIN, run.id, [Action("Duplicate", lambda: fill_in(run.own_spec), help, redraws=True)])
         with st.popover("Rename", disabled=bool(read_only())):
             title = st.text_input("Title", run.title, max_chars=120, key=TRAIN("title", run.id))
             action_buttons(TRAIN, run.id, [Action("Save title", lambda: store().rename(run.id, title))])
@@ -242,8 +258,8 @@ def _diagnostics(run: Run) -> None:
         st.page_link(
             "pages/gradients.py", label="Gradients", icon=":material/trending_down:", query_params={"run": run.id}
         )
-    elif run.status == "done":
-        again = dataclasses.replace(run.spec, diagnostics=True)
+    elif run.status == "done" and run.kind == "measured":
+        again = dataclasses.replace(run.own_spec, diagnostics=True)
         repeat = Action(
             "Repeat with diagnostics",
             lambda: select(start((again,), run.title)[0]),

@@ -11,7 +11,7 @@ import streamlit as st
 
 from dpviz.privacy.registry import InputError
 from dpviz.runs import Run, Summary
-from dpviz.runs.store.records import LIVE, RESUMABLE
+from dpviz.runs.store.records import LIVE
 from dpviz.ui.common.actions import Action, action_buttons
 from dpviz.ui.common.runs import load, load_all, resume, runner, stop, store, summary_name
 from dpviz.ui.compare.link import link_to
@@ -44,7 +44,7 @@ class RunAction:
 
 RUN_ACTIONS = (
     RunAction("Stop", lambda run: run.id in runner().live(), stop, "Ends it within a step; it can be resumed."),
-    RunAction("Resume", lambda run: run.status in RESUMABLE, resume, "Goes on from its last checkpoint.", primary=True),
+    RunAction("Resume", lambda run: run.resumable, resume, "Goes on from its last checkpoint.", primary=True),
     RunAction(
         "Delete",
         lambda run: run.status not in LIVE,

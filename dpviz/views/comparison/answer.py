@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from dpviz.runs.differences import TOO_CLOSE, points
+from dpviz.views.comparison.experiments import STORED
 from dpviz.views.comparison.settings import paper_title
 from dpviz.views.comparison.table import MEASURED, dataset_title, difference, seed_values
 
@@ -87,8 +88,8 @@ def _allowing(table: pd.DataFrame, group: str, baseline: str) -> str:
 def who(row: Any) -> str:
     """A row in a sentence: its short name and whose it is."""
     name = f"“{row['short']}”"
-    if row["source"] == "own":
-        return f"your run {name}"
+    if row["source"] in STORED:
+        return f"your {'imported ' * (row['source'] == 'imported')}run {name}"
     return f"{name} of {paper_title(row['paper']) or 'several papers'}" + (f", {row['place']}" if row["place"] else "")
 
 

@@ -19,6 +19,8 @@ import pandas as pd
 
 from dpviz.papers import RECIPES, TITLES, Reported, recipes_of
 from dpviz.runs import CachedRun, Run
+from dpviz.runs.store.imported import AnySpec, ImportedSpec
+from dpviz.runs.store.records import epochs_text
 from dpviz.training.pricing import planned_guarantee
 from dpviz.training.spec import STREAMS, RunSpec
 from dpviz.training.tables import DATASETS
@@ -38,9 +40,11 @@ class Source:
 
 SOURCES = {
     "own": Source("my run", "My runs"),
+    "imported": Source("imported run", "Imported runs"),
     "cached": Source("full-length run", "Full-length runs"),
     "reported": Source("reported", "Reported by papers", measured=False),
 }
+STORED = ("own", "imported")  # a person's, in the store
 ABOUT = ("group", "name", "source", "paper", "place", "dataset", "run", "created", "seed", "point")
 EPSILON_COLUMNS = ("epsilon_sound", "epsilon_claimed")
 SPENT = ("spent_sound", "spent_claimed", "at_most")  # by the whole run, also after its last whole epoch
@@ -56,7 +60,7 @@ class ComparisonData:
 
     rows: pd.DataFrame
     settings: pd.DataFrame
-    specs: Mapping[str, RunSpec]
+    specs: Mapping[str, AnySpec]
     origins: Mapping[str, str]
 
 
@@ -69,7 +73,7 @@ def comparison_data(
     """Everything that is to be compared. `sweeps` names the sweep of a run, by the run's id."""
     runs, cached, reported = tuple(runs), tuple(cached), tuple(reported)
     rows = comparison_frame(runs, cached, reported)
-    specs = {group_of(run): run.spec for run in runs}
+    specs: dict[str, AnySpec] = {group_of(run): run.spec for run in runs}
     sweep_of = {group_of(run): sweeps[run.id] for run in runs if run.id in sweeps} if sweeps else {}
     specs |= {cached_group(item): item.run.spec for item in cached}
     recipes = rows.loc[rows["source"] == "reported", ["group", "recipe"]].drop_duplicates("group")
@@ -93,8 +97,8 @@ def comparison_data(
 
 
 def _told_apart(about: pd.DataFrame, settings: pd.DataFrame) -> dict[str, str]:
-    """Own groups that share a name, each with what sets it apart: settings, else its seed, else when it began."""
-    own = about[about["source"] == "own"]
+    """Groups in the store that share a name, each with what sets it apart: settings, else its seed or when it began."""
+    own = about[about["source"].isin(STORED)]
     own = own[own.duplicated(["dataset", "name"], keep=False)]
     names: dict[str, str] = {}
     for (_, name), alike in own.groupby(["dataset", "name"], sort=False):
@@ -132,7 +136,9 @@ def comparison_frame(
 
 
 def group_of(run: Run) -> str:
-    """Finished runs with the same settings but for the seed are one group; an unfinished run stands alone."""
+    """Finished runs with the same settings but for the seed are one group; unfinished and imported runs stand alone."""
+    if isinstance(run.spec, ImportedSpec):
+        return f"imported/{run.id}"
     settings = _seedless_key(run.spec)
     return f"own/{settings}" if run.status == "done" else f"own/{settings}/{run.id}"
 
@@ -149,7 +155,8 @@ def cached_group(item: CachedRun) -> str:
 
 def _own_rows(run: Run) -> Iterator[tuple[Any, ...]]:
     paper = run.spec.recipe.partition("/")[0] if run.spec.recipe in RECIPES else ""
-    return _run_rows(run, (group_of(run), run_name(run) + _so_far(run), "own", paper))
+    group = group_of(run)
+    return _run_rows(run, (group, run_name(run) + _so_far(run), group.partition("/")[0], paper))
 
 
 def _cached_rows(item: CachedRun) -> Iterator[tuple[Any, ...]]:
@@ -160,7 +167,7 @@ def _cached_rows(item: CachedRun) -> Iterator[tuple[Any, ...]]:
 
 def _so_far(run: Run) -> str:
     """A run that is not whole says so in its name."""
-    return "" if run.status == "done" else f" (epoch {len(run.epochs)} of {run.spec.epochs})"
+    return "" if run.status == "done" else f" (epoch {epochs_text(len(run.epochs), run.spec.epochs)})"
 
 
 def _run_rows(run: Run, who: tuple[str, str, str, str]) -> Iterator[tuple[Any, ...]]:

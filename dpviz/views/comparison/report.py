@@ -11,8 +11,7 @@ from typing import Any
 import pandas as pd
 
 from dpviz.runs.differences import points
-from dpviz.training.pricing import planned_guarantee
-from dpviz.training.spec import RunSpec
+from dpviz.runs.store.imported import AnySpec, ImportedSpec, guarantee_of
 from dpviz.views.comparison.answer import Answer, accuracy_words
 from dpviz.views.comparison.scene import Scene
 from dpviz.views.comparison.settings import differing_frame, paper_title
@@ -35,7 +34,7 @@ class Report:
     title: str
     answers: Sequence[Answer]
     figures: Sequence[tuple[str, Any]]
-    specs: Mapping[str, RunSpec]
+    specs: Mapping[str, AnySpec]
     origins: Mapping[str, str]
     link: str = ""
 
@@ -92,15 +91,15 @@ def _numbers(scene: Scene, groups: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame(records, columns=[*columns, "Claimed ε there", "Sound ε of the whole run"])
 
 
-def _about(row: Any, spec: RunSpec | None, origin: str) -> list[tuple[str, str]]:
+def _about(row: Any, spec: AnySpec | None, origin: str) -> list[tuple[str, str]]:
     """What a curve's guarantee rests on and where it is from; each text with its kind."""
     if spec is None:
         return [(f"Reported by {paper_title(row['paper']) or 'its source'}, {row['place']}.", "")]
-    planned = planned_guarantee(spec)
+    planned, what = guarantee_of(spec), "as logged" if isinstance(spec, ImportedSpec) else "as planned"
     costs = f"claimed ε {epsilon_text(planned.claimed)}, sound ε {epsilon_text(planned.sound)}"
     lists = (("It rests on", planned.assumptions), ("Not covered", planned.not_covered))
     return [
-        (f"The whole run as planned: {costs}, δ = {delta_text(spec.delta)}.", ""),
+        (f"The whole run {what}: {costs}, δ = {delta_text(spec.delta)}.", ""),
         *((f"{name}: {'; '.join(lines)}.", "small") for name, lines in lists if lines),
         (origin, "small"),
     ]

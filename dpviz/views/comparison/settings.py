@@ -9,8 +9,8 @@ import pandas as pd
 
 from dpviz.papers import PAPERS
 from dpviz.privacy.registry import title_of
-from dpviz.training.spec import RunSpec
-from dpviz.training.tables import CHOICES
+from dpviz.runs.store.imported import AnySpec, ImportedSpec
+from dpviz.training.tables import CHOICES, DATASETS
 from dpviz.views.numbers import delta_text
 from dpviz.views.runs import schedule_words
 
@@ -50,8 +50,15 @@ def setting_title(name: str) -> str:
 
 
 @lru_cache(maxsize=8192)
-def settings_of(spec: RunSpec) -> dict[str, Setting]:
-    """Every setting of a run but its seed: numbers as numbers, choices by their titles."""
+def settings_of(spec: AnySpec) -> dict[str, Setting]:
+    """Every setting of a run but its seed: numbers as numbers, choices by their titles.
+
+    Of an imported run, those of its facts that are settings here.
+    """
+    if isinstance(spec, ImportedSpec):
+        named: dict[str, Setting] = {name: value for name, value in spec.facts if name in TITLES}
+        named |= {"dataset": title_of(DATASETS, spec.dataset), "noise": schedule_words(spec), "delta": spec.delta}
+        return named | ({"epochs": spec.epochs} if spec.epochs else {})
     chosen = {name: _choice(name, getattr(spec, name)) for name in CHOICES}
     return {
         **chosen,

@@ -11,7 +11,7 @@ import pandas as pd
 from dpviz.privacy.registry import title_of
 from dpviz.runs.differences import Difference, paired_difference
 from dpviz.training.tables import DATASETS
-from dpviz.views.comparison.experiments import SOURCES, endpoints, placed
+from dpviz.views.comparison.experiments import SOURCES, STORED, endpoints, placed
 from dpviz.views.comparison.settings import PLAIN
 from dpviz.views.runs import spent_words
 
@@ -145,7 +145,7 @@ def first_sight(table: pd.DataFrame, base: Mapping[str, str]) -> list[str]:
     ready = table[table["accuracy"].notna()]
     cached = ready[ready["source"] == "cached"]
     papers = cached[~cached.duplicated(["dataset", "paper"])].index
-    own = table[table["source"] == "own"].sort_values("created", ascending=False, kind="stable").index
+    own = table[table["source"].isin(STORED)].sort_values("created", ascending=False, kind="stable").index
     best = ready[ready["source"].isin(MEASURED)].drop_duplicates("dataset").index
     always = [*best, *base.values(), *papers][: MOST_COLOURED - min(len(own), OWN_LATEST)]
     few = ready.index[: 0 if len(own) else FEW]

@@ -93,7 +93,7 @@ def _risk_note(frame: pd.DataFrame, scene: Scene) -> str:
     return (
         f"The share of the members that the best attack can find while it takes 1 non-member in 1,000 for a member; "
         f"without a model it would be 0.1 %. Of the coloured curves only, at up to {RISK_POINTS} epochs each, from the "
-        "steps that the sound epsilon prices."
+        "steps that the sound epsilon prices. Imported runs are left out: their ledgers are not cut by epochs."
     )
 
 

@@ -1,0 +1,1 @@
+"""Runs that another program trains: logged while they train, or read from a file of theirs."""
