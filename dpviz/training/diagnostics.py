@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dpviz.training.evaluation import Evaluation, evaluate, forward, weighted_layers
+from dpviz.training.evaluation import Evaluation, as_inputs, evaluate, forward, weighted_layers
 from dpviz.training.losses import PerExampleLoss
 from dpviz.training.random_streams import seeded
 
@@ -34,7 +34,7 @@ def diagnose(trainer: Trainer, test: Evaluation) -> dict[str, Any]:
     """
     generator = seeded(trainer.spec, "diagnostics").generator
     index = torch.randperm(trainer.spec.size, generator=generator)[:EXAMPLES]
-    images = trainer.data.train_images[index].float().to(trainer.device)
+    images = as_inputs(trainer.data.train_images[index]).to(trainer.device)
     labels = trainer.data.train_labels[index].to(trainer.device)
     train = evaluate(trainer.model, trainer.loss, images, labels.cpu(), trainer.epoch)
     few = slice(HESSIAN_EXAMPLES)
