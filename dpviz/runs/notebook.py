@@ -9,6 +9,7 @@ from dpviz.privacy.guarantees import NOT_COVERED, rule_of
 from dpviz.privacy.notebook import card, claimed_text, reasons
 from dpviz.privacy.rounding import delta_number, epsilon_number
 from dpviz.runs.store.records import Run
+from dpviz.training.pricing import rests_on_model
 from dpviz.training.spec import RunSpec
 
 SEEDED = "noise and batches come from a seed: whoever knows it can subtract the noise; secure=True draws them afresh"
@@ -51,5 +52,6 @@ def rests_on(spec: RunSpec) -> tuple[str, ...]:
     if rule.sound is None:
         return rule.assumptions
     neighbours = ADJACENCIES[adjacency_of("poisson")].help
-    rest = (SAMPLINGS["poisson"].help, *rule.assumptions, f"{neighbours}; delta = {spec.delta:g}")
+    steps = (SAMPLINGS["poisson"].help, *rule.assumptions, f"{neighbours}; delta = {spec.delta:g}")
+    rest = (*steps, *rests_on_model(spec))
     return rest if spec.secure else (*rest, SEEDED)

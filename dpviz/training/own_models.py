@@ -71,6 +71,7 @@ def build_own(name: str, shape: Shape, classes: int, generator: torch.Generator,
                     layer.inplace = False  # type: ignore[assignment]
             with torch.no_grad():
                 model.train()(inputs)  # lazy layers take their sizes
+            LIMITS["weights"].check(sum(weights.numel() for weights in model.parameters()))
             _check_layers(name, model)
             twin = copy.deepcopy(model)
             with torch.no_grad():
@@ -84,7 +85,6 @@ def build_own(name: str, shape: Shape, classes: int, generator: torch.Generator,
         raise InputError(
             f"model {name} failed on {EXAMPLES} examples of shape {shape}: {type(error).__name__}: {error}"
         ) from error
-    LIMITS["weights"].check(sum(weights.numel() for weights in model.parameters()))
     return model.to(generator.device)
 
 

@@ -59,7 +59,8 @@ class PerExample:
         self.buffers = Buffers()
         self._opacus: tuple[nn.Module, list[Tensor]] | None = None
         self.fallback = next((reason for layer in self.layers if (reason := unsupported(layer))), None)
-        if len(self.parameters) != sum(len(list(layer.parameters(recurse=False))) for layer in self.layers):
+        held = sum(len(list(layer.parameters(recurse=False))) for layer in self.layers)
+        if held != len(self.parameters) and not self.fallback:
             self.fallback = "weights that several layers share are not known to the fast path"
 
     def clipped_sum(
