@@ -25,6 +25,7 @@ from dpviz.training.models import build_model
 from dpviz.training.pricing import planned_guarantee
 from dpviz.training.spec import RunSpec
 from dpviz.training.tables import MODELS
+from tests.browser import ROOT
 from tests.training import own_nets
 
 OWN = "tests.training.own_nets:"
@@ -54,6 +55,11 @@ def waves() -> Data:
     phase = 2 * math.pi * torch.rand(len(labels), 2, 1, generator=generator)
     values = torch.sin(phase + torch.arange(32) * (0.3 + 0.9 * labels[:, None, None]))
     return Data(values[:SIZE], labels[:SIZE], values[SIZE:], labels[SIZE:], classes=2)
+
+
+def table() -> Data:
+    x, labels = torch.randn(SIZE + TEST, 10, generator=torch.Generator().manual_seed(3)), torch.arange(SIZE + TEST) % 2
+    return Data(x[:SIZE], labels[:SIZE], x[SIZE:], labels[SIZE:], classes=2)
 
 
 CASES = {"text": sentences, "signal": waves}
@@ -93,13 +99,21 @@ def test_padding_is_never_trained_and_tokens_of_half_a_word_size_are_looked_up_t
 
 
 def test_layers_that_a_person_froze_stay_as_they_are():
-    generator = torch.Generator().manual_seed(3)
-    x, y = torch.randn(SIZE + TEST, 10, generator=generator), torch.arange(SIZE + TEST) % 2
-    trainer = Trainer(spec_of("frozen", epochs=1), data=Data(x[:SIZE], y[:SIZE], x[SIZE:], y[SIZE:], 2))
+    trainer = Trainer(spec_of("frozen", epochs=1), data=table())
     before = [weights.clone() for weights in trainer.model.parameters()]
     list(trainer.epochs())
     changed = [not torch.equal(a, b) for a, b in zip(before, trainer.model.parameters(), strict=True)]
     assert changed == [False, False, True, True]
+
+
+@OPACUS_WARNINGS
+@pytest.mark.parametrize("name", ["dp_lstm", "twice", "frozen"])
+def test_diagnostics_look_into_any_model(name):
+    data = sentences() if name == "dp_lstm" else table()
+    (record,) = Trainer(spec_of(name, epochs=1, diagnostics=True), data=data).epochs()
+    assert record.diagnostics["layers"][-1]["name"] in ("last", "3")
+    assert record.diagnostics["layers"][-1]["pre_activation_norm"] == record.diagnostics["logit_norm"]
+    assert math.isfinite(record.diagnostics["hessian_eigenvalue"])
 
 
 @OPACUS_WARNINGS
@@ -181,9 +195,27 @@ def test_settings_with_code_are_read_shown_and_priced_without_running_it(trapped
     assert store.list().runs[0].model == TRAP
 
 
-def test_what_pages_use_neither_starts_resumes_nor_times_code(trapped, tmp_path):
-    from dpviz.ui.common import runs as page
+def test_pages_show_a_run_with_code_and_its_resume_is_refused_in_a_sentence(trapped, tmp_path, monkeypatch):
+    from streamlit.testing.v1 import AppTest
 
+    monkeypatch.setenv("DPVIZ_RUNS", str(tmp_path))
+    monkeypatch.setenv("DPVIZ_CACHED_RUNS", str(tmp_path / "none"))
+    store = Store(tmp_path)
+    run_id = store.create(trapped)
+    store.set_status(run_id, "stopped")
+    store.release(run_id)
+    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
+    for name in ("compare", "train"):
+        page = app.switch_page(f"pages/{name}.py").run()
+        assert not page.exception
+    assert any(TRAP in str(text.value) for text in (*page.caption, *page.markdown))
+    next(button for button in page.button if button.label == "Resume").click().run()
+    assert not page.exception
+    assert any("which pages do not run" in str(text.value) for text in (*page.error, *page.markdown))
+    assert store.get(run_id).status == "stopped"
+
+
+def test_what_pages_use_neither_starts_resumes_nor_times_code(trapped, tmp_path):
     store = Store(tmp_path)
     run_id = store.create(trapped)
     store.set_status(run_id, "stopped")
@@ -200,10 +232,6 @@ def test_what_pages_use_neither_starts_resumes_nor_times_code(trapped, tmp_path)
     runner.close()
     assert store.get(run_id).status == "stopped"
     assert len(store.list().runs) == 1
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DPVIZ_RUNS", str(tmp_path))
-        with pytest.raises(InputError, match="which pages do not run"):
-            page.resume(run_id)
 
 
 def test_a_worker_that_was_not_allowed_to_run_code_fails_the_run(trapped, tmp_path):
