@@ -44,18 +44,43 @@ class Case:
     model: str
     shape: tuple[int, ...]
     batch: int
+    words: int = 0  # the inputs are numbers below this; 0: they are no words
 
     def parts(self) -> tuple[nn.Module, Tensor, Tensor]:
         generator = torch.Generator().manual_seed(0)
-        model = build_model(self.model, {}, self.shape, 10, generator)
-        inputs = torch.randn(self.batch, *self.shape, generator=generator)
-        return model, inputs, torch.randint(10, (self.batch,), generator=generator)
+        model = build_model(self.model, {}, self.shape, 10, generator, tokens=self.words > 0)
+        size = (self.batch, *self.shape)
+        words, numbers = (
+            torch.randint(max(1, self.words), size, generator=generator),
+            torch.randn(size, generator=generator),
+        )
+        return model, words if self.words else numbers, torch.randint(10, (self.batch,), generator=generator)
+
+
+WORDS = 5000
+
+
+class Bag(nn.Module):
+    """The mean of a text's word vectors, then one fully connected layer."""
+
+    def __init__(self, classes: int) -> None:
+        super().__init__()
+        self.words, self.last = nn.Embedding(WORDS, 32), nn.Linear(32, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.words(x).mean(1))
+
+
+def bag(input_shape: tuple[int, ...], classes: int) -> nn.Module:
+    return Bag(classes)
 
 
 CASES = {
     "mnist-cnn": Case("cnn-mnist", (1, 28, 28), 512),
     "cifar10-cnn": Case("cnn-cifar10", (3, 32, 32), 256),
     "resnet20": Case("resnet20", (3, 32, 32), 128),
+    "table-mlp": Case("mlp", (105,), 512),
+    "text-embedding": Case("benchmarks.training:bag", (64,), 256, WORDS),
 }
 Step = Callable[[], object]
 

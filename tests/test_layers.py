@@ -59,6 +59,7 @@ def test_a_module_imports_its_own_layer_or_one_to_the_left(path: Path) -> None:
         ("dpviz.privacy", ("torch", "streamlit", "pandas", "opacus")),
         ("dpviz.training.spec", ("torch", "streamlit", "pandas")),
         ("dpviz.training.tables", ("torch", "streamlit", "pandas")),
+        ("dpviz.training.architectures", ("torch", "streamlit", "pandas")),
         ("dpviz.training.pricing", ("torch", "streamlit", "pandas")),
         ("dpviz.papers", ("torch", "streamlit", "pandas")),
         ("dpviz.runs", ("torch", "streamlit", "pandas", "ray", "optuna")),

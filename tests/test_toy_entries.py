@@ -1,7 +1,6 @@
 """A toy of every kind, added as the README says, in one place: forms, flags and listings find it, and it works."""
 
 import json
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,18 +9,18 @@ import numpy as np
 import pytest
 import torch
 from streamlit.testing.v1 import AppTest
-from torch import nn
 
 from dpviz.cli import main
 from dpviz.privacy import ACCOUNTANTS, SCHEDULES, Ledger, Schedule, epsilon, epsilon_path
 from dpviz.privacy.accountants import Accountant, Bounds
 from dpviz.privacy.registry import Entry, Knob, Table
 from dpviz.runs.store.store import Store
+from dpviz.training.architectures import Activation, Dense, Flatten, Layers, Model, Shape
 from dpviz.training.data.catalog import DATASETS, Dataset
 from dpviz.training.engine import Trainer
 from dpviz.training.limits import check_spec
 from dpviz.training.spec import RunSpec
-from dpviz.training.tables import LOSSES, MODELS, Model
+from dpviz.training.tables import LOSSES, MODELS
 from dpviz.ui.schedule.export import opacus_script
 from dpviz.ui.schedule.settings import Settings
 from dpviz.views.schedules import what_if_frame
@@ -46,8 +45,8 @@ def build_margin(margin: float) -> Callable:
     )
 
 
-def build_small(shape: tuple[int, ...], classes: int, units: int) -> nn.Module:
-    return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), units), nn.Tanh(), nn.Linear(units, classes))
+def build_small(shape: Shape, classes: int, units: int) -> Layers:
+    return (Flatten(), Dense(units), Activation("tanh"), Dense(classes))
 
 
 def read_stripes(dataset: Dataset, folder: Path) -> tuple:
@@ -90,9 +89,6 @@ TOYS: dict[str, tuple[Table, Entry]] = {
             "One hidden layer.",
             {"units": Knob(4, 1, 64)},
             build=build_small,
-            weights=lambda data, knobs: (
-                (math.prod(data.shape) + 1) * int(knobs["units"]) + (int(knobs["units"]) + 1) * data.classes
-            ),
         ),
     ),
     "dataset": (

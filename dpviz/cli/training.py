@@ -6,8 +6,10 @@ import argparse
 import contextlib
 import dataclasses
 import json
+import os
 import signal
 import statistics
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -42,6 +44,8 @@ def _train_arguments(parser: argparse.ArgumentParser) -> None:
         help="change a setting: batch_size=256, optimizer=adam, optimizer.beta1=0.8, schedule=linear, "
         "schedule.start=5, schedule=5,4,3; may be given several times",
     )
+    parser.add_argument("--dataset", help="what to train on; dpviz data lists them")
+    parser.add_argument("--model", help="a model by name, or a function of your own: package.module:function")
     parser.add_argument("--epochs", type=whole, help="train so long; the schedule is drawn over them by its formula")
     parser.add_argument("--seeds", help="one run per seed, for example 0,1,2")
     parser.add_argument("--title", default="", help="a name for the runs")
@@ -72,10 +76,11 @@ def _specs(args: argparse.Namespace) -> tuple[RunSpec, ...]:
         from dpviz.papers import recipe
 
         start = recipe(args.recipe).spec
-    if args.epochs is not None:
-        if "epochs" in settings:
-            raise InputError("epochs is given twice, by --epochs and by --set")
-        settings["epochs"] = args.epochs
+    for name in ("dataset", "model", "epochs"):
+        if getattr(args, name) is not None:
+            if name in settings:
+                raise InputError(f"{name} is given twice, by --{name} and by --set")
+            settings[name] = getattr(args, name)
     if args.seeds is not None and "seed" in settings:
         raise InputError("the seed is given twice, by --seeds and by --set")
     spec = change(start, with_listed_epochs(settings))
@@ -85,12 +90,15 @@ def _specs(args: argparse.Namespace) -> tuple[RunSpec, ...]:
 def _origin(args: argparse.Namespace, spec: RunSpec) -> str:
     """A title for runs that began as a recipe and were then changed, so that they no longer bear its name."""
     changed = args.recipe is not None and not spec.recipe
-    return f"{args.recipe} with {' '.join(args.set)}"[:MAX_TITLE] if changed else ""
+    given = [f"{name}={getattr(args, name)}" for name in ("dataset", "model") if getattr(args, name)]
+    return f"{args.recipe} with {' '.join((*given, *args.set))}"[:MAX_TITLE] if changed else ""
 
 
 def checked_options(args: argparse.Namespace, runner: Runner, until: int | None = None) -> RunOptions:
     """What --device and --data-dir say; what is not there is refused before anything is written."""
-    options = RunOptions(args.device, args.data_dir, until)
+    options = RunOptions(args.device, args.data_dir, until, own_code=True)
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # where a model of one's own is looked for, after everything installed
     runner.check_device(options.device)
     if args.data_dir is not None and not args.data_dir.is_dir():
         raise InputError(f"--data-dir must be a folder, and {str(args.data_dir)!r} is none")
@@ -125,6 +133,8 @@ def runs_result(runs: list[Run]) -> Result:
             f"test accuracy over {len(accuracies)} seeds: {mean:.2%}, standard deviation {100 * std:.2f} points"
         )
     for run in runs:
+        if run.provenance and run.provenance.gradients:
+            parts.append(f"{run.id}: per-example gradients by Opacus, because {run.provenance.gradients}")
         if run.error:
             parts.append(f"{run.id} failed: {run.error}")
         elif run.status == "stopped":

@@ -124,7 +124,7 @@ def checked_options(runner: Runner, device: str, data_dir: Folder | None) -> Run
     """Device and data folder; one that is not there is refused before anything is written."""
     if data_dir is not None and not Path(data_dir).is_dir():
         raise InputError(f"data_dir must be a folder, and {str(data_dir)!r} is none")
-    options = RunOptions(device, None if data_dir is None else Path(data_dir))
+    options = RunOptions(device, None if data_dir is None else Path(data_dir), own_code=True)
     try:
         runner.check_device(device)
     except ModuleNotFoundError as error:

@@ -10,6 +10,7 @@ from dpviz.privacy.notebook import card, claimed_text, reasons
 from dpviz.privacy.rounding import delta_number, epsilon_number
 from dpviz.runs.store.imported import AnySpec, ImportedSpec
 from dpviz.runs.store.records import Run, epochs_text
+from dpviz.training.pricing import rests_on_model
 
 SEEDED = "noise and batches come from a seed: whoever knows it can subtract the noise; secure=True draws them afresh"
 
@@ -52,4 +53,7 @@ def rests_on(spec: AnySpec) -> tuple[str, ...]:
         return rule.assumptions
     neighbours = ADJACENCIES[adjacency_of("poisson")].help
     rest = (SAMPLINGS["poisson"].help, *rule.assumptions, f"{neighbours}; delta = {spec.delta:g}")
-    return rest if isinstance(spec, ImportedSpec) or spec.secure else (*rest, SEEDED)
+    if isinstance(spec, ImportedSpec):
+        return rest
+    rest = (*rest, *rests_on_model(spec))
+    return rest if spec.secure else (*rest, SEEDED)

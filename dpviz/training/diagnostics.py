@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dpviz.training.evaluation import Evaluation, evaluate, forward, weighted_layers
+from dpviz.training.evaluation import Evaluation, as_inputs, evaluate, forward, weighted_layers
 from dpviz.training.losses import PerExampleLoss
 from dpviz.training.random_streams import seeded
 
@@ -34,7 +34,7 @@ def diagnose(trainer: Trainer, test: Evaluation) -> dict[str, Any]:
     """
     generator = seeded(trainer.spec, "diagnostics").generator
     index = torch.randperm(trainer.spec.size, generator=generator)[:EXAMPLES]
-    images = trainer.data.train_images[index].float().to(trainer.device)
+    images = as_inputs(trainer.data.train_images[index]).to(trainer.device)
     labels = trainer.data.train_labels[index].to(trainer.device)
     train = evaluate(trainer.model, trainer.loss, images, labels.cpu(), trainer.epoch)
     few = slice(HESSIAN_EXAMPLES)
@@ -91,16 +91,27 @@ def _histogram(norms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _sizes(model: nn.Module, images: Tensor) -> dict[str, Any]:
-    """Length of each layer's weights, and of its output averaged over examples; the last output are the logits."""
+    """Length of each layer's weights, and of its output averaged over examples (the last one's, if it works twice)."""
+    sizes: dict[nn.Module, float] = {}
+
+    def length(output: Tensor) -> float:
+        return float(output.flatten(1).norm(dim=1).mean())
+
+    def measure(layer: nn.Module, given: tuple[Tensor, ...], output: Tensor) -> None:
+        sizes[layer] = length(output)
+
+    layers = weighted_layers(model)
+    handles = [layer.register_forward_hook(measure) for layer in layers.values()]
     with torch.no_grad():
-        logits, hidden = forward(model, images)
-        outputs = [float(output.flatten(1).norm(dim=1).mean()) for output in (*hidden, logits)]
-        layers = weighted_layers(model).items()
-        named = [
-            {"name": name, "weight_norm": float(layer.weight.norm()), "pre_activation_norm": size}
-            for (name, layer), size in zip(layers, outputs, strict=True)
-        ]
-    return {"layers": named, "logit_norm": outputs[-1]}
+        logits, _ = forward(model, images)
+    for handle in handles:
+        handle.remove()
+    named = [
+        {"name": name, "weight_norm": float(layer.weight.norm()), "pre_activation_norm": sizes[layer]}
+        for name, layer in layers.items()
+        if layer in sizes
+    ]
+    return {"layers": named, "logit_norm": length(logits)}
 
 
 def confusion(seen: Evaluation, classes: int) -> list[list[int]]:
@@ -116,15 +127,16 @@ def largest_eigenvalue(
 
     Ends when a round changes the value v^T H v by less than 1 %, or after HESSIAN_ITERATIONS.
     """
-    weights = list(model.parameters())
+    weights = [p for p in model.parameters() if p.requires_grad]
     logits, hidden = forward(model, images)
     mean_loss = loss(logits, labels, epoch, hidden).mean()
-    slope = _flat(torch.autograd.grad(mean_loss, weights, create_graph=True))
+    slope = _flat(torch.autograd.grad(mean_loss, weights, create_graph=True, allow_unused=True, materialize_grads=True))
     direction = torch.randn(len(slope), generator=generator).to(slope.device)
     value, last = 0.0, math.inf
     for _ in range(HESSIAN_ITERATIONS):
         direction = direction / direction.norm()
-        product = _flat(torch.autograd.grad(slope, weights, grad_outputs=direction, retain_graph=True))
+        curvature = torch.autograd.grad(slope, weights, direction, retain_graph=True, materialize_grads=True)
+        product = _flat(curvature)
         value, last = float(direction @ product), value
         if not abs(value - last) > 0.01 * abs(value):
             break

@@ -24,7 +24,7 @@ from dpviz.training.curricula import batches, build_curriculum
 from dpviz.training.data.readers import Data, augment
 from dpviz.training.data.scatter_features import load_for
 from dpviz.training.diagnostics import diagnose
-from dpviz.training.evaluation import evaluate
+from dpviz.training.evaluation import as_inputs, evaluate, is_tokens
 from dpviz.training.gradients.clipping import build_clipping
 from dpviz.training.gradients.per_example import Clipped, PerExample
 from dpviz.training.losses import build_loss
@@ -55,12 +55,15 @@ class Trainer:
         self._plan()
 
         weights = seeded(spec, "weights").generator
-        model = build_model(spec.model, spec.knobs_of("model"), self.data.shape, self.data.classes, weights)
+        tokens = is_tokens(self.data.train_images)
+        model = build_model(
+            spec.model, spec.knobs_of("model"), self.data.shape, self.data.classes, weights, tokens=tokens
+        )
         self.model = model.to(self.device)
         self.loss = build_loss(spec.loss, spec.knobs_of("loss"))
         clipping = build_clipping(spec.clipping, spec.knobs_of("clipping"))
         self.perexample = PerExample(self.model, self.loss, clipping)
-        self.parameters = list(self.model.parameters())
+        self.parameters = self.perexample.parameters
         self.optimizer = build_optimizer(spec.optimizer, spec.knobs_of("optimizer"), self.parameters)
         self.curriculum = build_curriculum(
             spec.curriculum, spec.knobs_of("curriculum"), self.data, self._training_losses
@@ -152,7 +155,7 @@ class Trainer:
             index = (draws < self.spec.sample_rate).nonzero().squeeze(1)
         else:
             index = batches(self.order, self.steps_per_epoch)[self.step]
-        images = self.data.train_images[index].float()
+        images = as_inputs(self.data.train_images[index])
         if self.spec.knobs_of("dataset").get("augment"):
             images = augment(images, self.augmentation.generator)
         return images.to(self.device), self.data.train_labels[index].to(self.device)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from dpviz.training.losses import PerExampleLoss
 
 CHUNK = 250  # measured: the activations of more leave the cache
+Weighted = nn.Conv1d | nn.Conv2d | nn.Linear  # the layers whose outputs are called pre-activations
 
 
 @dataclass(frozen=True)
@@ -35,10 +36,20 @@ def evaluate(model: nn.Module, loss: PerExampleLoss, images: Tensor, labels: Ten
     losses, predictions = [], []
     with torch.no_grad():
         for some, targets in zip(images.split(CHUNK), labels.split(CHUNK), strict=True):
-            logits, hidden = forward(model, some.to(device).float())
+            logits, hidden = forward(model, as_inputs(some.to(device)))
             losses.append(loss(logits, targets.to(device), epoch, hidden).cpu())
             predictions.append(logits.argmax(1).cpu())
     return Evaluation(torch.cat(losses), torch.cat(predictions), labels)
+
+
+def as_inputs(examples: Tensor) -> Tensor:
+    """Stored examples as a model takes them: floats, but for tokens, which stay the whole numbers that they are."""
+    return examples if is_tokens(examples) else examples.float()
+
+
+def is_tokens(examples: Tensor) -> bool:
+    """Whether they are numbers of words, to be looked up: int64 or int32. Bytes are pixels."""
+    return examples.dtype in (torch.int64, torch.int32)
 
 
 def channels_last(inputs: Tensor) -> Tensor:
@@ -60,6 +71,6 @@ def forward(model: nn.Module, inputs: Tensor) -> tuple[Tensor, list[Tensor]]:
     return logits, seen[:-1]
 
 
-def weighted_layers(model: nn.Module) -> dict[str, nn.Conv2d | nn.Linear]:
+def weighted_layers(model: nn.Module) -> dict[str, Weighted]:
     """Convolutions and fully connected layers by name, in the order in which they were added."""
-    return {name: layer for name, layer in model.named_modules() if isinstance(layer, nn.Conv2d | nn.Linear)}
+    return {name: layer for name, layer in model.named_modules() if isinstance(layer, Weighted)}

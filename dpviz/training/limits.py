@@ -58,6 +58,15 @@ def check_spec(spec: RunSpec) -> RunSpec:
     return spec
 
 
+def refuse_own_model(spec: RunSpec) -> None:
+    """A model of a person's own is code, and settings may come from a link, an upload or somebody else's run."""
+    if MODELS[spec.model].own:
+        raise InputError(
+            f"model {spec.model} is code of your own, which pages do not run; use the command line (dpviz train, "
+            "dpviz sweep, dpviz runs resume) or Python"
+        )
+
+
 def limits_words() -> str:
     """The limits of a run in one line, for pages."""
     parts = (f"{LIMITS[name].most:,} {LIMITS[name].noun}" for name in ("epochs", "batch_size", "weights", "queue"))

@@ -1,108 +1,58 @@
-"""Models by name, with initial weights drawn from a generator: the global random state is shared by threads.
-
-In every convolutional block the pooling comes before the non-linearity. Both non-linearities rise, so the order does
-not change the function, and the non-linearity then runs on the pooled values only.
-"""
+"""MODELS as torch modules. Initial weights come from a generator: the global random state is shared by threads."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dpviz.privacy.registry import InputError, Value
-from dpviz.training.tables import MODELS
+from dpviz.training import architectures as layers
+from dpviz.training.architectures import MODELS, Shape
+from dpviz.training.own_models import build_own
 
 ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU}
-SCATTER_GROUPS = 27
 CHANNELS_PER_GROUP = 8
 
 
 def build_model(
-    name: str, knobs: Mapping[str, Value], input_shape: tuple[int, ...], classes: int, generator: torch.Generator
+    name: str,
+    knobs: Mapping[str, Value],
+    input_shape: Shape,
+    classes: int,
+    generator: torch.Generator,
+    *,
+    tokens: bool = False,
 ) -> nn.Module:
-    """The model with fresh weights. `input_shape` is one example's, without the batch."""
-    entry, shape = MODELS[name], tuple(input_shape)
-    if entry.inputs not in (None, shape):
-        raise InputError(f"{name} takes inputs of shape {entry.inputs}, got {shape}; choose another model or dataset")
+    """The model with fresh weights. `input_shape` is one example's; `tokens` says that examples are whole numbers."""
+    entry = MODELS[name]
+    if entry.own:
+        return build_own(name, tuple(input_shape), classes, generator, tokens=tokens)
+    if tokens:
+        raise InputError(f"{name} takes numbers and cannot look up tokens; give a model of your own, module:function")
     with torch.device("meta"):
-        model: nn.Module = entry.make(knobs, shape, classes)
+        steps = entry.steps(tuple(input_shape), classes, knobs)
+        model: nn.Module = nn.Sequential(*(MODULES[type(layer)](layer, shape) for layer, shape in steps))
     model = model.to_empty(device=generator.device)
-    for layer in model.modules():
-        _initialise(layer, generator)
+    for module in model.modules():
+        _initialise(module, generator)
     return model
 
 
 @torch.no_grad()
-def _initialise(layer: nn.Module, generator: torch.Generator) -> None:
+def _initialise(module: nn.Module, generator: torch.Generator) -> None:
     """PyTorch's own defaults: uniform within 1 / sqrt(fan in) for weights and biases; ones and zeros for norms."""
-    if isinstance(layer, nn.Linear | nn.Conv2d):
-        bound = 1 / math.sqrt(layer.weight[0].numel())
-        layer.weight.uniform_(-bound, bound, generator=generator)
-        if layer.bias is not None:
-            layer.bias.uniform_(-bound, bound, generator=generator)
-    elif isinstance(layer, nn.GroupNorm) and layer.affine:
-        layer.weight.fill_(1.0)
-        layer.bias.zero_()
-
-
-def cnn_mnist(_shape: tuple[int, ...], classes: int, activation: str) -> nn.Module:
-    act = ACTIVATIONS[activation]
-    return nn.Sequential(
-        *(nn.Conv2d(1, 16, 8, stride=2, padding=2), nn.MaxPool2d(2, stride=1), act()),
-        *(nn.Conv2d(16, 32, 4, stride=2), nn.MaxPool2d(2, stride=1), act()),
-        *(nn.Flatten(), nn.Linear(512, 32), act(), nn.Linear(32, classes)),
-    )
-
-
-def cnn_cifar10(_shape: tuple[int, ...], classes: int, activation: str) -> nn.Module:
-    act = ACTIVATIONS[activation]
-    blocks: list[nn.Module] = []
-    for before, after in ((3, 32), (32, 64), (64, 128)):
-        blocks += [nn.Conv2d(before, after, 3, padding=1), act()]
-        blocks += [nn.Conv2d(after, after, 3, padding=1), nn.MaxPool2d(2), act()]
-    return nn.Sequential(*blocks, nn.Flatten(), nn.Linear(2048, 128), act(), nn.Linear(128, classes))
-
-
-def _scatter_norm(channels: int) -> nn.Module:
-    """Group normalisation without weights: it looks at one example only, so it costs no privacy.
-
-    Tramer & Boneh (2021), arXiv:2011.11660, Sec. 3: they normalise either so or with noisy statistics of the dataset.
-    """
-    return nn.GroupNorm(SCATTER_GROUPS, channels, affine=False)
-
-
-def scatter_mnist(_shape: tuple[int, ...], classes: int, activation: str) -> nn.Module:
-    act = ACTIVATIONS[activation]
-    return nn.Sequential(
-        _scatter_norm(81),
-        *(nn.Conv2d(81, 16, 3, stride=2, padding=1), nn.MaxPool2d(2, stride=1), act()),
-        *(nn.Conv2d(16, 32, 3, padding=1), nn.MaxPool2d(2, stride=1), act()),
-        *(nn.Flatten(), nn.Linear(128, 32), act(), nn.Linear(32, classes)),
-    )
-
-
-def scatter_cifar10(_shape: tuple[int, ...], classes: int, activation: str) -> nn.Module:
-    act = ACTIVATIONS[activation]
-    blocks: list[nn.Module] = [_scatter_norm(243)]
-    for before in (243, 64):
-        blocks += [nn.Conv2d(before, 64, 3, padding=1), act()]
-        blocks += [nn.Conv2d(64, 64, 3, padding=1), nn.MaxPool2d(2), act()]
-    return nn.Sequential(*blocks, nn.Flatten(), nn.Linear(256, classes))
-
-
-def cnn_curricula(_shape: tuple[int, ...], classes: int, activation: str, hidden: int) -> nn.Module:
-    """The paper gives no kernel sizes; these are of the Keras model that DP-SGD on MNIST is usually shown with."""
-    act = ACTIVATIONS[activation]
-    head = (nn.Linear(512, hidden), act(), nn.Linear(hidden, classes)) if hidden else (nn.Linear(512, classes),)
-    return nn.Sequential(
-        *(nn.Conv2d(1, 16, 8, stride=2, padding=3), nn.MaxPool2d(2, stride=1), act()),
-        *(nn.Conv2d(16, 32, 4, stride=2), nn.MaxPool2d(2, stride=1), act()),
-        *(nn.Flatten(), *head),
-    )
+    if isinstance(module, nn.Linear | nn.Conv2d):
+        bound = 1 / math.sqrt(module.weight[0].numel())
+        module.weight.uniform_(-bound, bound, generator=generator)
+        if module.bias is not None:
+            module.bias.uniform_(-bound, bound, generator=generator)
+    elif isinstance(module, nn.GroupNorm) and module.affine:
+        module.weight.fill_(1.0)
+        module.bias.zero_()
 
 
 class Block(nn.Module):
@@ -128,16 +78,16 @@ class Block(nn.Module):
         return F.relu(self.second_norm(self.second(inner)) + shortcut)
 
 
-def resnet20(_shape: tuple[int, ...], classes: int) -> nn.Module:
-    """Three stages of three blocks with 16, 32 and 64 channels; batch normalisation would mix examples."""
-    stem = (nn.Conv2d(3, 16, 3, padding=1, bias=False), nn.GroupNorm(16 // CHANNELS_PER_GROUP, 16), nn.ReLU())
-    stages = [
-        Block(before if first else after, after, stride if first else 1)
-        for before, after, stride in ((16, 16, 1), (16, 32, 2), (32, 64, 2))
-        for first in (True, False, False)
-    ]
-    return nn.Sequential(*stem, *stages, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, classes))
-
-
-def logistic(shape: tuple[int, ...], classes: int) -> nn.Module:
-    return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), classes))
+# Kind of layer -> its module, from the layer and the shape of its inputs.
+MODULES: dict[type[layers.Layer], Callable[..., nn.Module]] = {
+    layers.Conv: lambda layer, shape: nn.Conv2d(
+        shape[0], layer.channels, layer.kernel, stride=layer.stride, padding=layer.padding, bias=layer.bias
+    ),
+    layers.MaxPool: lambda layer, shape: nn.MaxPool2d(layer.kernel, layer.stride),
+    layers.Norm: lambda layer, shape: nn.GroupNorm(layer.groups, shape[0], affine=layer.affine),
+    layers.Residual: lambda layer, shape: Block(shape[0], layer.channels, layer.stride),
+    layers.AveragePool: lambda layer, shape: nn.AdaptiveAvgPool2d(1),
+    layers.Activation: lambda layer, shape: ACTIVATIONS[layer.name](),
+    layers.Flatten: lambda layer, shape: nn.Flatten(),
+    layers.Dense: lambda layer, shape: nn.Linear(shape[0], layer.units),
+}

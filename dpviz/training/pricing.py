@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import Protocol
 
 from dpviz.privacy import Assumptions, Guarantee, Phase, Risk, guarantee, guarantee_path, sound_risk
 from dpviz.training.spec import RunSpec
+from dpviz.training.tables import MODELS
 
 # Every run draws Poisson batches and is about one example more or less; its records hold the tight accountant's figure.
 AS_TRAINED = Assumptions("pld", "add-remove", "poisson")
@@ -32,7 +34,14 @@ def planned_guarantee(spec: RunSpec, assumptions: Assumptions = AS_TRAINED) -> G
 
     Under other assumptions than a run's own it is the price of the same steps, had they been taken so.
     """
-    return steps_guarantee(spec.method, spec.curriculum, spec.phases, spec.delta, assumptions)
+    steps = steps_guarantee(spec.method, spec.curriculum, spec.phases, spec.delta, assumptions)
+    return dataclasses.replace(steps, assumptions=(*steps.assumptions, *rests_on_model(spec)))
+
+
+def rests_on_model(spec: RunSpec) -> tuple[str, ...]:
+    """What the epsilon of a person's own model rests on besides."""
+    words = f"{spec.model} is code that dpviz does not hold; on made-up examples each example's gradient was its own"
+    return (words,) if MODELS[spec.model].own else ()
 
 
 @functools.lru_cache(maxsize=4096)

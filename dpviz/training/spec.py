@@ -153,10 +153,9 @@ class RunSpec:
 
 
 def _refuse_meaningless(spec: RunSpec) -> None:
-    model, dataset, method = MODELS[spec.model], DATASETS[spec.dataset], METHODS[spec.method]
+    MODELS[spec.model].check(DATASETS[spec.dataset], spec.knobs_of("model"))
+    method = METHODS[spec.method]
     refusals = {
-        f"{model.name} takes images of shape {model.shape}, but {dataset.name} has {dataset.shape}; choose another "
-        "model": not model.takes(dataset),
         f"{method.name} has no noise and no clipping, so a noise schedule other than constant 0 has no meaning; set it "
         "to 0": not method.private and any(spec.schedule.sigmas(spec.epochs)),
         f"{method.name} judges random batches; a sorted curriculum has none, so choose curriculum none or masked": (

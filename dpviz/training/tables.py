@@ -5,117 +5,16 @@ An entry holds all that is known of its choice. What needs torch is named by `bu
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dpviz.privacy.records import MAX_EPOCHS
-from dpviz.privacy.registry import Entry, Knob, Table, Value
-from dpviz.training.data.catalog import DATASETS, Dataset
+from dpviz.privacy.registry import Entry, Knob, Table
+from dpviz.training.architectures import MODELS
+from dpviz.training.data.catalog import DATASETS
 from dpviz.training.rates import RATES
 
 __all__ = ["CHOICES", "CLIPPINGS", "CURRICULA", "DATASETS", "LOSSES", "METHODS", "MODELS", "OPTIMIZERS", "RATES"]
-
-# --- models -------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class Model(Entry):
-    """A network. `build(input shape, classes, **knobs)` makes it; `weights(dataset, knobs)` counts without torch."""
-
-    weights: Callable[[Dataset, Mapping[str, Value]], int]
-    shape: tuple[int, ...] | None = None  # of the images it takes; None: any
-    scattered: bool = False  # it starts from ScatterNet features of the images
-
-    def takes(self, dataset: Dataset) -> bool:
-        return self.shape in (None, dataset.shape)
-
-    @property
-    def inputs(self) -> tuple[int, ...] | None:
-        """The shape of what the network itself gets: images, or 81 channels per colour at a quarter of the size."""
-        if not (self.scattered and self.shape):
-            return self.shape
-        colours, height, width = self.shape
-        return (81 * colours, height // 4, width // 4)
-
-
-def _curricula_weights(data: Dataset, knobs: Mapping[str, Value]) -> int:
-    hidden = int(knobs["hidden"])
-    head = 513 * hidden + (hidden + 1) * data.classes if hidden else 513 * data.classes
-    return 16 * (64 + 1) + 32 * (16 * 16 + 1) + head
-
-
-GREY, COLOUR = (1, 28, 28), (3, 32, 32)
-ACTIVATION = Knob("tanh", help="non-linearity after each layer", choices=("tanh", "relu"))
-
-MODELS = Table(
-    "model",
-    Model(
-        "cnn-mnist",
-        "Two convolutions, 26,010 weights (losing-less, Table 1).",
-        {"activation": ACTIVATION},
-        title="CNN, 28 x 28",
-        build="dpviz.training.models:cnn_mnist",
-        shape=GREY,
-        weights=lambda data, knobs: 25_680 + 33 * data.classes,
-    ),
-    Model(
-        "cnn-cifar10",
-        "Six convolutions, 550,570 weights (losing-less, Table 2).",
-        {"activation": ACTIVATION},
-        title="CNN, 32 x 32",
-        build="dpviz.training.models:cnn_cifar10",
-        shape=COLOUR,
-        weights=lambda data, knobs: 549_280 + 129 * data.classes,
-    ),
-    Model(
-        "scatter-mnist",
-        "Two convolutions on fixed ScatterNet features (losing-less, Table 3).",
-        {"activation": ACTIVATION},
-        title="ScatterNet and CNN, 28 x 28",
-        build="dpviz.training.models:scatter_mnist",
-        shape=GREY,
-        scattered=True,
-        weights=lambda data, knobs: 20_448 + 33 * data.classes,
-    ),
-    Model(
-        "scatter-cifar10",
-        "Four convolutions on fixed ScatterNet features (losing-less, Table 4).",
-        {"activation": ACTIVATION},
-        title="ScatterNet and CNN, 32 x 32",
-        build="dpviz.training.models:scatter_cifar10",
-        shape=COLOUR,
-        scattered=True,
-        weights=lambda data, knobs: 250_816 + 257 * data.classes,
-    ),
-    Model(
-        "cnn-curricula",
-        "Two convolutions of 16 and 32 filters with max pooling (curricula, Sec. 3.3).",
-        {
-            "activation": Knob("relu", help=ACTIVATION.help, choices=ACTIVATION.choices),
-            "hidden": Knob(0, 0, 1024, "units of a second fully connected layer; 0: none"),
-        },
-        title="CNN of curricula",
-        build="dpviz.training.models:cnn_curricula",
-        shape=GREY,
-        weights=_curricula_weights,
-    ),
-    Model(
-        "resnet20",
-        "ResNet-20 with group normalisation (optimizers).",
-        title="ResNet-20",
-        build="dpviz.training.models:resnet20",
-        shape=COLOUR,
-        weights=lambda data, knobs: 269_072 + 65 * data.classes,
-    ),
-    Model(
-        "logistic",
-        "Multinomial logistic regression on the pixels.",
-        title="Logistic regression",
-        build="dpviz.training.models:logistic",
-        weights=lambda data, knobs: (math.prod(data.shape) + 1) * data.classes,
-    ),
-)
 
 # --- losses -------------------------------------------------------------------------------------------------------
 

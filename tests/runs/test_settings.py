@@ -75,7 +75,7 @@ def test_a_recipe_keeps_its_name_only_while_it_is_that_recipe():
         (["delta=2"], "delta must be"),
         (["epochs=0"], "epochs must be"),
         (["secure=maybe"], "secure must be true or false"),
-        (["dataset=cifar10"], "choose another model"),
+        (["model=cnn", "model.blocks=6"], "choose another model"),
     ],
 )
 def test_bad_settings_are_refused_in_words(pairs, words):

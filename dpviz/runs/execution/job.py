@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -20,7 +20,8 @@ from dpviz.runs.store.records import Progress, Provenance, Run
 from dpviz.runs.store.run_files import reason, without_paths
 from dpviz.runs.store.spending import Spending
 from dpviz.runs.store.store import Store
-from dpviz.training.spec import EpochRecord
+from dpviz.training.limits import refuse_own_model
+from dpviz.training.spec import EpochRecord, RunSpec
 
 log = logging.getLogger("dpviz.runs")
 DEVICES = ("auto", "cpu", "cuda", "mps")
@@ -34,17 +35,28 @@ class Failed(Exception):
 
 @dataclass(frozen=True)
 class RunOptions:
-    """What a run's settings leave open: device, folder of datasets, and the epoch after which to stop, if any."""
+    """What a run's settings leave open: device, folder of datasets, and the epoch after which to stop, if any.
+
+    `own_code` lets a model of a person's own run: set in Python and on the command line, never by a page.
+    """
 
     device: str = "auto"
     data_dir: Path | None = None
     until: int | None = None
+    own_code: bool = False
 
     def __post_init__(self) -> None:
         if self.device not in DEVICES:
             raise InputError(f"device must be one of {', '.join(DEVICES)}, got {self.device!r}")
         if self.until is not None and not self.until >= 1:
             raise InputError(f"until must be an epoch, 1 or later, got {self.until}")
+
+
+def check_own_code(specs: Iterable[RunSpec], options: RunOptions) -> None:
+    """Refuse a person's own model where the request does not say that it may run."""
+    if not options.own_code:
+        for spec in specs:
+            refuse_own_model(spec)
 
 
 @dataclass

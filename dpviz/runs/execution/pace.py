@@ -13,7 +13,7 @@ from dpviz.privacy.registry import InputError
 from dpviz.runs.execution.process_wide import process_wide
 from dpviz.runs.execution.provenance import cores
 from dpviz.runs.store.records import Run
-from dpviz.training.limits import check_spec, refuse_if_read_only
+from dpviz.training.limits import check_spec, refuse_if_read_only, refuse_own_model
 from dpviz.training.spec import RunSpec
 
 TRIAL_STEPS = 5
@@ -66,6 +66,7 @@ class StepTimings:
         """Begin a trial, unless there is one already; one that failed is tried again. Limits hold as for a run."""
         refuse_if_read_only()
         check_spec(spec)
+        refuse_own_model(spec)
         with self._guard:
             if not isinstance(self._outcomes.get(likeness(spec), ""), str):
                 return

@@ -10,10 +10,10 @@ import contextlib
 import dataclasses
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from dpviz.privacy.registry import InputError
-from dpviz.runs.execution.job import Job, OnEpoch, OnProgress, RunOptions
+from dpviz.runs.execution.job import Job, OnEpoch, OnProgress, RunOptions, check_own_code
 from dpviz.runs.store.records import Progress
 from dpviz.runs.store.store import Store
 from dpviz.training.spec import RunSpec
@@ -75,7 +75,7 @@ class Runner(ABC):
     ) -> str:
         """Save a new run, hand it over, and return its id at once: a new one, or the one that was given."""
         with self._guard:
-            self._refuse(1, options)
+            self._refuse((spec,), options)
             run_id = self.store.create(spec, title=title, owner=owner, run_id=run_id)
             self._take(run_id, options)
         return run_id
@@ -86,7 +86,7 @@ class Runner(ABC):
         """Several runs in one request, for example `with_seeds(spec, (0, 1, 2))`: all of them or none."""
         specs = tuple(specs)
         with self._guard:
-            self._refuse(len(specs), options)
+            self._refuse(specs, options)
             created = _create_all(self.store, specs, title, owner)
             for run_id in created:
                 self._take(run_id, options)
@@ -95,7 +95,7 @@ class Runner(ABC):
     def resume(self, run_id: str, *, options: RunOptions = AUTO) -> None:
         """Hand over a stopped, interrupted or failed run again; it goes on from its last checkpoint."""
         with self._guard:
-            self._refuse(1, options)
+            self._refuse((self.store.get(run_id).spec,), options)
             self.store.claim(run_id)
             self._take(run_id, options)
 
@@ -142,10 +142,11 @@ class Runner(ABC):
             self.stop_all()
         self._leave()
 
-    def _refuse(self, more: int, options: RunOptions) -> None:
+    def _refuse(self, specs: Sequence[RunSpec], options: RunOptions) -> None:
         if self._closed:
             raise InputError("this process is about to end and takes no more runs")
-        self._check(more, options)
+        self._check(len(specs), options)
+        check_own_code(specs, options)
 
     def _take(self, run_id: str, options: RunOptions) -> None:
         job = Job(run_id, options, self._threads, self._on_progress, self._on_epoch)

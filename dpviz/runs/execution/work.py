@@ -8,11 +8,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from dpviz.runs.execution.job import Assignment, Ended, Failed, Running, Saved, Sink, Stepped, ended_by
+from dpviz.runs.execution.job import Assignment, Ended, Failed, Running, Saved, Sink, Stepped, check_own_code, ended_by
 from dpviz.runs.execution.provenance import versions
 from dpviz.runs.store.records import Progress, Provenance
 from dpviz.runs.store.spending import Spending, Steps, of_epoch, spending
 from dpviz.training.spec import EpochRecord, RunSpec
+from dpviz.training.tables import MODELS
 
 
 def work(assignment: Assignment, sink: Sink, should_stop: Callable[[], bool], data: Any = None) -> Ended:
@@ -45,6 +46,7 @@ class _Training:
         from dpviz.training.engine import Diverged, Trainer
 
         run, options = self.run, self.assignment.options
+        check_own_code((run.spec,), options)
         self.provenance = provenance = measured(self.assignment)
         checkpoint.use_threads(provenance.threads)
         self.sink(Running(provenance))
@@ -69,6 +71,8 @@ class _Training:
         except Diverged as failure:
             raise Failed(str(failure)) from None
         finally:
+            if trainer.perexample.fallback:
+                self.provenance = dataclasses.replace(provenance, gradients=trainer.perexample.fallback)
             self.spent = spent_by(trainer, before, redone, self.last)
         if self._reached(run.own_spec.epochs):
             return Ended("done")
@@ -142,13 +146,14 @@ def spent_by(trainer: Any, before: Spending, redone: tuple[Steps, ...], last: Ep
 def measured(assignment: Assignment) -> Provenance:
     """Provenance of a run of this code. A resumed run keeps its thread count: sums round differently with another."""
     from dpviz.training.engine import pick_device
+    from dpviz.training.own_models import source_hash
 
-    before = assignment.run.provenance
+    before, model = assignment.run.provenance, assignment.run.spec.model
     return Provenance(
         kind="measured",
         source="dpviz",
         commit=assignment.commit,
-        versions=versions(),
+        versions=versions() | ({model: source_hash(model)} if MODELS[model].own else {}),
         device=pick_device(assignment.options.device),
         threads=before.threads if before and before.threads else assignment.threads,
         minutes=before.minutes if before else 0.0,

@@ -23,6 +23,9 @@ KINDS = ("measured", "reported", "imported")
 class Provenance:
     """Where numbers are from: measured by this code (commit, versions, device), reported ("Table 2" of a paper), or
     imported: logged by another program, or read from a file of it.
+
+    `versions` has also the hash of the file that a model of a person's own is from; `gradients` says why Opacus
+    computed the per-example gradients, empty where dpviz did.
     """
 
     kind: str
@@ -33,6 +36,7 @@ class Provenance:
     device: str = ""
     threads: int = 0
     minutes: float = 0.0
+    gradients: str = ""
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -45,7 +49,7 @@ class Provenance:
             raise InputError(f"minutes must be a finite number >= 0, got {self.minutes}")
 
     def to_json(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        return {key: value for key, value in dataclasses.asdict(self).items() if key != "gradients" or value}
 
     @classmethod
     def from_json(cls, data: Any) -> Provenance:

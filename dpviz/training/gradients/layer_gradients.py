@@ -1,6 +1,6 @@
 """A layer's share of the per-example gradients, from its input and the gradient of its output.
 
-A Linear or Conv2d layer sees `rows` [batch, places, ins] (for a convolution, the patches under the kernel) and gets
+A Linear layer or a convolution sees `rows` [batch, places, ins] (its inputs, or the patches under the kernel) and gets
 `grads` [batch, places, outs]; an example's weight gradient is grads^T rows. It is either written out, or its norm comes
 from the Gram matrices of both (|grads^T rows|^2 = sum of (grads grads^T) * (rows rows^T)) and only the sum is formed.
 """
@@ -103,6 +103,25 @@ class Factored:
         return [weight, weighted.sum(0)] if self.bias else [weight]
 
 
+class LookedUp:
+    """Gradients [n, width] of the rows of a table: entry k is the whole gradient of example k's row k, none twice."""
+
+    def __init__(self, gradients: Tensor, examples: Tensor, rows: Tensor, batch: int, size: int) -> None:
+        self.gradients, self.examples, self.rows, self.batch, self.size = gradients, examples, rows, batch, size
+
+    def squared_norms(self) -> Tensor:
+        """Added up in double precision: a long text has many rows."""
+        squares: Tensor = torch.linalg.vector_norm(self.gradients, dim=1).double().square()
+        return squares.new_zeros(self.batch).index_add_(0, self.examples, squares).to(self.gradients.dtype)
+
+    def drop(self, examples: Tensor) -> None:
+        self.gradients[examples[self.examples]] = 0.0
+
+    def weighted_sum(self, factors: Tensor) -> list[Tensor]:
+        total = self.gradients.new_zeros(self.size, self.gradients.shape[1])
+        return [total.index_add_(0, self.rows, factors[self.examples, None] * self.gradients)]
+
+
 def _gram(rows: Tensor) -> Tensor:
     return torch.bmm(rows, rows.transpose(1, 2))
 
@@ -126,15 +145,32 @@ def linear(layer: nn.Linear, inputs: Tensor, grads: Tensor, buffers: Buffers) ->
     return Written([weights] if layer.bias is None else [weights, grads.sum(1)])
 
 
-def conv2d(layer: nn.Conv2d, inputs: Tensor, grads: Tensor, buffers: Buffers) -> Share:
+Convolution = nn.Conv1d | nn.Conv2d
+
+
+def _pair(values: tuple[int, ...], fill: int) -> tuple[int, int]:
+    """Kernel, stride, padding or dilation in two dimensions: a Conv1d slides over images of height 1."""
+    first, second = (fill, *values)[-2:]
+    return first, second
+
+
+def _images(values: Tensor, groups: int) -> Tensor:
+    """[batch x groups, channels of a group, height, width]: a group sees its own channels only, as an example does."""
+    flat = values.unsqueeze(2) if values.dim() == 3 else values
+    return flat if groups == 1 else flat.reshape(len(flat) * groups, -1, *flat.shape[2:])
+
+
+def convolution(layer: Convolution, inputs: Tensor, grads: Tensor, buffers: Buffers) -> Share:
     """Rows have the channels innermost, so that they are copied in long pieces, and for a few examples at a time."""
-    batch, places, ins = len(inputs), grads.shape[2:].numel(), layer.weight[0].numel()
-    grads = grads.permute(0, 2, 3, 1).reshape(batch, places, layer.out_channels)
-    if ghost_is_cheaper(places, ins, layer.out_channels):
+    outs, ins = layer.out_channels // layer.groups, layer.weight[0].numel()
+    inputs, grads = _images(inputs, layer.groups), _images(grads, layer.groups)
+    batch, places = len(inputs), grads.shape[2:].numel()
+    grads = grads.permute(0, 2, 3, 1).reshape(batch, places, outs)
+    if layer.groups == 1 and ghost_is_cheaper(places, ins, outs):
         (rows,) = conv_rows(layer, inputs, buffers, layer)
         return Factored(rows, grads, layer.bias is not None, lambda weight: _conv_weight(layer, [weight]))
     pieces = layer.kernel_size[0] if in_strips(layer) else 1
-    weights = buffers.take((layer, "weights"), (pieces, batch, layer.out_channels, ins // pieces), grads)
+    weights = buffers.take((layer, "weights"), (pieces, batch, outs, ins // pieces), grads)
     few = max(1, SLICE_NUMBERS * torch.get_num_threads() * pieces // (places * ins))
     for start in range(0, batch, few):
         some = slice(start, start + few)
@@ -144,25 +180,27 @@ def conv2d(layer: nn.Conv2d, inputs: Tensor, grads: Tensor, buffers: Buffers) ->
     def shape(sums: list[Tensor]) -> list[Tensor]:
         return [_conv_weight(layer, sums[:pieces]), *sums[pieces:]]
 
-    return Written([*weights] if layer.bias is None else [*weights, grads.sum(1)], shape)
+    examples = batch // layer.groups
+    written = [*weights.view(pieces, examples, layer.out_channels, ins // pieces)]
+    return Written(written if layer.bias is None else [*written, grads.sum(1).view(examples, -1)], shape)
 
 
-def _conv_weight(layer: nn.Conv2d, pieces: list[Tensor]) -> Tensor:
+def _conv_weight(layer: Convolution, pieces: list[Tensor]) -> Tensor:
     """The weight's gradient from its pieces [outs, kernel y of the piece x kernel x x channels]."""
-    whole = torch.stack(pieces, 1).view(layer.out_channels, *layer.kernel_size, layer.in_channels)
-    return whole.permute(0, 3, 1, 2).contiguous()
+    whole = torch.stack(pieces, 1).view(layer.out_channels, *_pair(layer.kernel_size, 1), layer.weight.shape[1])
+    return whole.permute(0, 3, 1, 2).contiguous().view(layer.weight.shape)
 
 
-def in_strips(layer: nn.Conv2d) -> bool:
+def in_strips(layer: Convolution) -> bool:
     """Whether each row of the kernel is served apart: less is copied, in exchange for smaller products."""
-    return layer.stride[0] == 1 and layer.kernel_size[1] * layer.in_channels >= LEAST_STRIP
+    return layer.weight.dim() == 4 and layer.stride[0] == 1 and layer.weight[0, :, 0].numel() >= LEAST_STRIP
 
 
-def conv_rows(layer: nn.Conv2d, inputs: Tensor, buffers: Buffers, owner: nn.Module | None) -> list[Tensor]:
+def conv_rows(layer: Convolution, inputs: Tensor, buffers: Buffers, owner: nn.Module | None) -> list[Tensor]:
     """What the kernel sees, [batch, places, ins], in one piece for an owner who keeps it, else maybe in strips."""
     assert not isinstance(layer.padding, str), unsupported(layer)
-    (down, right), (high, wide) = layer.padding, layer.kernel_size
-    (step_y, step_x), (gap_y, gap_x) = layer.stride, layer.dilation
+    (down, right), (high, wide) = _pair(layer.padding, 0), _pair(layer.kernel_size, 1)
+    (step_y, step_x), (gap_y, gap_x) = _pair(layer.stride, 1), _pair(layer.dilation, 1)
     batch, channels, height, width = inputs.shape
     height, width = height + 2 * down, width + 2 * right
     places_y, places_x = (height - gap_y * (high - 1) - 1) // step_y + 1, (width - gap_x * (wide - 1) - 1) // step_x + 1
@@ -186,10 +224,35 @@ def group_norm(layer: nn.GroupNorm, inputs: Tensor, grads: Tensor, buffers: Buff
     return Written([normal.mul_(grads).flatten(2).sum(2), grads.flatten(2).sum(2)])
 
 
+def layer_norm(layer: nn.LayerNorm, inputs: Tensor, grads: Tensor, buffers: Buffers) -> Share:
+    """Sums over the places of g times the normalised input, and of g."""
+    places = inputs.shape[1 : inputs.dim() - len(layer.normalized_shape)].numel()
+    shape = (len(inputs), places, *layer.normalized_shape)
+    normal = F.layer_norm(inputs, layer.normalized_shape, eps=layer.eps)
+    sums = (normal.mul_(grads).view(shape).sum(1), grads.reshape(shape).sum(1))
+    return Written([*sums] if layer.bias is not None else [sums[0]])
+
+
+def embedding(layer: nn.Embedding, inputs: Tensor, grads: Tensor, buffers: Buffers) -> Share:
+    """Words that an example repeats add up; a table of all words would be written out for each example otherwise."""
+    batch, size = len(inputs), layer.num_embeddings
+    words = inputs.reshape(batch, -1)
+    example = torch.arange(batch, device=words.device)[:, None]
+    pairs, entry = torch.unique(example * size + words, return_inverse=True)
+    sums = grads.new_zeros(len(pairs), layer.embedding_dim)
+    sums.index_add_(0, entry.flatten(), grads.reshape(-1, layer.embedding_dim))
+    if layer.padding_idx is not None:
+        sums[pairs % size == layer.padding_idx] = 0.0
+    return LookedUp(sums, pairs // size, pairs % size, batch, size)
+
+
 SHARES: dict[type[nn.Module], Callable[..., Share]] = {
     nn.Linear: linear,
-    nn.Conv2d: conv2d,
+    nn.Conv1d: convolution,
+    nn.Conv2d: convolution,
     nn.GroupNorm: group_norm,
+    nn.LayerNorm: layer_norm,
+    nn.Embedding: embedding,
 }
 
 
@@ -197,17 +260,16 @@ def unsupported(layer: nn.Module) -> str | None:
     """Why this layer has no share here, or None."""
     if type(layer) not in SHARES:
         return f"{type(layer).__name__} layers are not known to the fast path"
-    if isinstance(layer, nn.Conv2d) and (
-        layer.groups != 1 or layer.padding_mode != "zeros" or isinstance(layer.padding, str)
-    ):
-        return "convolutions with groups or with padding other than zeros are not known to the fast path"
+    if isinstance(layer, Convolution) and (layer.padding_mode != "zeros" or isinstance(layer.padding, str)):
+        return "convolutions with padding other than a number of zeros are not known to the fast path"
     return None
 
 
 def numbers(layer: nn.Module, inputs: Tensor, output: Tensor) -> int:
     """How many numbers one example occupies in this layer: input, output, its gradient, and what is written out."""
     size = inputs[0].numel() + 2 * output[0].numel()
-    if isinstance(layer, nn.Conv2d):
+    if isinstance(layer, Convolution):
         places, ins = output[0, 0].numel(), layer.weight[0].numel()
-        size += places * ins if ghost_is_cheaper(places, ins, layer.out_channels) else layer.weight.numel()
+        ghost = layer.groups == 1 and ghost_is_cheaper(places, ins, layer.out_channels)
+        size += places * ins if ghost else layer.weight.numel()
     return size

@@ -18,14 +18,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from dpviz.training.evaluation import channels_last
+from dpviz.training.evaluation import Weighted, channels_last
 from dpviz.training.gradients.clipping import ClippingRule, example_norms
 from dpviz.training.gradients.layer_gradients import SHARES, Buffers, Share, Written, numbers, unsupported
 from dpviz.training.losses import PerExampleLoss
 
 Keep = Callable[[Tensor], Tensor]
 # Numbers that a part of the batch may occupy, and examples in it: measured; more is not faster.
-PART_NUMBERS, PART_EXAMPLES = 40_000_000, 256
+PART_NUMBERS, PART_EXAMPLES, OPACUS_EXAMPLES = 40_000_000, 256, 64
+Call = tuple[nn.Module, Tensor, Tensor]  # layer, input, output
 
 
 @dataclass(frozen=True)
@@ -53,10 +54,14 @@ class PerExample:
         self, model: nn.Module, loss: PerExampleLoss, clipping: ClippingRule, physical_batch: int | None = None
     ) -> None:
         self.model, self.loss, self.clipping, self.physical_batch = model, loss, clipping, physical_batch
-        self.layers = [m for m in model.modules() if next(m.parameters(recurse=False), None) is not None]
+        self.parameters = [p for p in model.parameters() if p.requires_grad]
+        self.layers = [m for m in model.modules() if any(p.requires_grad for p in m.parameters(recurse=False))]
         self.buffers = Buffers()
         self._opacus: tuple[nn.Module, list[Tensor]] | None = None
         self.fallback = next((reason for layer in self.layers if (reason := unsupported(layer))), None)
+        held = sum(len(list(layer.parameters(recurse=False))) for layer in self.layers)
+        if held != len(self.parameters) and not self.fallback:
+            self.fallback = "weights that several layers share are not known to the fast path"
 
     def clipped_sum(
         self, inputs: Tensor, targets: Tensor, *, epoch: int, clip_norm: float, keep: Keep | None = None
@@ -68,7 +73,7 @@ class PerExample:
         if len(targets) == 0:
             return self._nothing(inputs)
         self.physical_batch = self.physical_batch or self._fitting(inputs)
-        gradients = [torch.zeros_like(p) for p in self.model.parameters()]
+        gradients = [torch.zeros_like(p) for p in self.parameters]
         losses, logits, norms = [], [], []
         parts = math.ceil(len(targets) / self.physical_batch)
         for some, labels in zip(inputs.chunk(parts), targets.chunk(parts), strict=True):
@@ -95,15 +100,22 @@ class PerExample:
         with torch.no_grad():
             logits = self.model(inputs)
         none = logits.new_zeros(0)
-        return Clipped([torch.zeros_like(p) for p in self.model.parameters()], none, logits, none)
+        return Clipped([torch.zeros_like(p) for p in self.parameters], none, logits, none)
 
     def _fitting(self, inputs: Tensor) -> int:
         """Examples that a part may have; Opacus writes the gradients of all layers out, so it gets few."""
+        if not self.fallback:
+            with _frozen(self.model), _recorded(self.layers) as calls:
+                self.model(channels_last(inputs[:1]))
+            self._look_for_reuse(calls)
         if self.fallback:
-            return 64
-        with _frozen(self.model), _recorded(self.layers) as calls:
-            self.model(inputs[:1])
+            return OPACUS_EXAMPLES
         return min(PART_EXAMPLES, max(1, PART_NUMBERS // sum(numbers(*call) for call in calls)))
+
+    def _look_for_reuse(self, calls: list[Call]) -> None:
+        """A layer that works twice has two parts of each gradient, which belong together before they are clipped."""
+        if len(calls) != len(self.layers) or len({layer for layer, _, _ in calls}) != len(calls):
+            self.fallback = "layers that are used twice, or not at all, are not known to the fast path"
 
     def _shares(self, inputs: Tensor, targets: Tensor, epoch: int) -> tuple[Tensor, Tensor, list[Share]]:
         """Logits, losses and each layer's share of the per-example gradients."""
@@ -111,9 +123,13 @@ class PerExample:
             return self._opacus_shares(inputs, targets, epoch)
         with _frozen(self.model), _recorded(self.layers) as calls:
             logits = self.model(channels_last(inputs))
-            hidden = [output for layer, _, output in calls[:-1] if isinstance(layer, nn.Conv2d | nn.Linear)]
+            hidden = [output for layer, _, output in calls[:-1] if isinstance(layer, Weighted)]
             losses = self.loss(logits, targets, epoch, hidden)
-            grads = torch.autograd.grad(losses.sum(), [output for _, _, output in calls])
+            outputs = [output for _, _, output in calls]
+            grads = torch.autograd.grad(losses.sum(), outputs, allow_unused=True, materialize_grads=True)
+        self._look_for_reuse(calls)
+        if self.fallback:
+            return self._opacus_shares(inputs, targets, epoch)
         with torch.no_grad():
             shares = {
                 layer: SHARES[type(layer)](layer, given.detach(), grad, self.buffers)
@@ -131,12 +147,23 @@ class PerExample:
         losses = self.loss(logits, targets, epoch, outputs[:-1])
         losses.sum().backward()
         shares: list[Share] = []
-        for layer in self.layers:  # Opacus hangs `grad_sample` on torch's parameters
-            written = [p.grad_sample for p in layer.parameters(recurse=False)]  # type: ignore[attr-defined]
-            shares.append(Written(written))
-        for p in self.model.parameters():
-            p.grad = p.grad_sample = None  # type: ignore[attr-defined]
+        taken: set[nn.Parameter] = set()  # Opacus adds up the whole gradient of a parameter that layers share
+        for layer in self.layers:
+            own = [p for p in layer.parameters(recurse=False) if p not in taken]
+            taken.update(own)
+            written = [_grad_sample(p, len(inputs)) for p in own]
+            if isinstance(layer, nn.Embedding) and layer.padding_idx is not None and own:
+                written[0][:, layer.padding_idx] = 0.0  # Opacus does not
+            if own:
+                shares.append(Written(written))
         return logits.detach(), losses.detach(), shares
+
+
+def _grad_sample(parameter: nn.Parameter, batch: int) -> Tensor:
+    """What Opacus hung on a parameter, taken off it; zeros where the parameter was not used."""
+    sample: Tensor | None = getattr(parameter, "grad_sample", None)
+    parameter.grad = parameter.grad_sample = None  # type: ignore[attr-defined]
+    return parameter.new_zeros(batch, *parameter.shape) if sample is None else sample
 
 
 class Observed(nn.Module):
@@ -160,7 +187,7 @@ def _opacus(model: nn.Module) -> tuple[nn.Module, list[Tensor]]:
     outputs: list[Tensor] = []
     for parent in list(twin.modules()):
         for name, child in list(parent.named_children()):
-            if isinstance(child, nn.Conv2d | nn.Linear):
+            if isinstance(child, Weighted):
                 setattr(parent, name, Observed(child, outputs))
     return GradSampleModule(twin, loss_reduction="sum"), outputs
 
@@ -179,9 +206,9 @@ def _frozen(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def _recorded(layers: Sequence[nn.Module]) -> Iterator[list[tuple[nn.Module, Tensor, Tensor]]]:
+def _recorded(layers: Sequence[nn.Module]) -> Iterator[list[Call]]:
     """Layer, input and output of each call, in order; the outputs are part of the graph."""
-    calls: list[tuple[nn.Module, Tensor, Tensor]] = []
+    calls: list[Call] = []
 
     def record(layer: nn.Module, given: tuple[Tensor, ...], output: Tensor) -> None:
         if not output.requires_grad:

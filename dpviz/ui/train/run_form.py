@@ -155,11 +155,9 @@ def quick(spec: RunSpec) -> RunSpec:
 
 
 def _take_dataset() -> None:
-    """Another dataset: all of its examples; the model stays if it fits, else the first that does."""
+    """Another dataset: all of its examples, and a model that suits it."""
     state = st.session_state
-    fitting = fitting_models(state[TRAIN("dataset")])
-    if state[TRAIN("model")] not in fitting:
-        state[TRAIN("model")] = fitting[0]
+    state[TRAIN("model")] = suggested_model(state[TRAIN("dataset")], state[TRAIN("model")])
     state[EXAMPLES] = _whole(state[TRAIN("dataset")])
 
 
@@ -168,8 +166,16 @@ def _whole(dataset: str) -> int:
 
 
 def fitting_models(dataset: str) -> list[str]:
-    """Models that take images of the dataset's shape."""
+    """Models that take examples of the dataset's shape."""
     return [name for name, model in MODELS.items() if model.takes(DATASETS[dataset])]
+
+
+def suggested_model(dataset: str, chosen: str) -> str:
+    """The chosen model if it was made for such images or for any; else the first that was."""
+    homes = (DATASETS[dataset].shape, None)
+    fitting = fitting_models(dataset)
+    suited = [name for home in homes for name in fitting if MODELS[name].home == home]
+    return chosen if chosen in suited else suited[0]
 
 
 # --- the widgets

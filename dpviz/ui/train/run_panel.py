@@ -163,6 +163,8 @@ def settings_words(run: Run) -> str:
         f"seed {spec.seed}",
         f"δ = {delta_text(spec.delta)}",
     ]
+    if run.provenance and run.provenance.gradients:
+        parts.append("per-example gradients by Opacus")
     return " · ".join(parts)
 
 

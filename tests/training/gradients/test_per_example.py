@@ -22,6 +22,8 @@ SHAPES = {
     "scatter-cifar10": (243, 8, 8),
     "cnn-curricula": (1, 28, 28),
     "resnet20": (3, 32, 32),
+    "cnn": (3, 12, 8),
+    "mlp": (1, 5, 3),
     "logistic": (1, 28, 28),
 }
 OPACUS_WARNING = pytest.mark.filterwarnings("ignore:Full backward hook is firing:UserWarning")
@@ -45,7 +47,7 @@ def example(name, batch=4, dtype=torch.float64):
 
 
 def hidden_outputs(model, outputs):
-    layers = [layer for layer in model.modules() if isinstance(layer, nn.Conv2d | nn.Linear)][:-1]
+    layers = [layer for layer in model.modules() if isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Linear)][:-1]
     return [layer.register_forward_hook(lambda layer, given, output: outputs.append(output)) for layer in layers]
 
 
@@ -190,7 +192,7 @@ class Odd(nn.Module):
 
 ODD_MODELS = {
     "Odd": lambda: nn.Sequential(nn.Flatten(), nn.Linear(48, 5), Odd(), nn.Tanh(), nn.Linear(5, 4)),
-    "groups": lambda: nn.Sequential(nn.Conv2d(3, 6, 3, groups=3), nn.Tanh(), nn.Flatten(), nn.Linear(24, 4)),
+    "padding": lambda: nn.Sequential(nn.Conv2d(3, 2, 3, padding="same"), nn.Tanh(), nn.Flatten(), nn.Linear(32, 4)),
 }
 
 

@@ -24,7 +24,7 @@ from dpviz.training.tables import CHOICES, DATASETS, MODELS
 from dpviz.ui.common.handover import RecipeHandover, ScheduleHandover
 from dpviz.ui.compare.link import parse_link
 from dpviz.ui.schedule.settings import Settings
-from dpviz.ui.train.run_form import MOST_SEEDS, fitting_models, quick, recipe_of
+from dpviz.ui.train.run_form import MOST_SEEDS, fitting_models, quick, recipe_of, suggested_model
 from dpviz.ui.train.run_panel import share_done
 from dpviz.ui.train.runs_list import selected_places
 from dpviz.views.comparison.experiments import group_of
@@ -48,8 +48,14 @@ def test_other_seeds_are_refused_in_a_sentence(text):
 
 def test_every_dataset_has_models_that_fit_it():
     for dataset in DATASETS:
-        assert set(fitting_models(dataset)) < set(MODELS)
-        assert "logistic" in fitting_models(dataset)
+        assert set(fitting_models(dataset)) <= set(MODELS)
+        assert {"mlp", "logistic"} <= set(fitting_models(dataset))
+
+
+def test_another_dataset_keeps_a_model_for_any_shape_and_else_suggests_one_for_its_own():
+    assert suggested_model("cifar10", "cnn-mnist") == "cnn-cifar10"
+    assert suggested_model("fashion-mnist", "cnn-mnist") == "cnn-mnist"
+    assert suggested_model("cifar10", "mlp") == "mlp"
 
 
 def test_settings_are_a_recipes_until_something_but_seed_or_length_changes():
@@ -154,7 +160,7 @@ def test_a_schedule_that_was_handed_over_is_taken_with_its_settings(folder):
     assert at.number_input(key="train.size.batch_size").value == 600
     assert at.number_input(key="train.examples").value == 50_000
     assert at.text_input(key="train.delta").value == "1e-6"
-    assert MODELS[at.selectbox(key="train.model").value].shape == (3, 32, 32)
+    assert MODELS[at.selectbox(key="train.model").value].home == (3, 32, 32)
     assert "handoff" not in at.session_state
     assert metrics(at)["Sound ε"] == epsilon_text(epsilon(PHASES, 1e-6))
     assert "other assumptions" not in notes(at)
