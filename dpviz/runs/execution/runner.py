@@ -95,7 +95,7 @@ class Runner(ABC):
     def resume(self, run_id: str, *, options: RunOptions = AUTO) -> None:
         """Hand over a stopped, interrupted or failed run again; it goes on from its last checkpoint."""
         with self._guard:
-            self._refuse((self.store.get(run_id).spec,), options)
+            self._refuse((self.store.get(run_id).own_spec,), options)
             self.store.claim(run_id)
             self._take(run_id, options)
 

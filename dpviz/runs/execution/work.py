@@ -46,7 +46,7 @@ class _Training:
         from dpviz.training.engine import Diverged, Trainer
 
         run, options = self.run, self.assignment.options
-        check_own_code((run.spec,), options)
+        check_own_code((run.own_spec,), options)
         self.provenance = provenance = measured(self.assignment)
         checkpoint.use_threads(provenance.threads)
         self.sink(Running(provenance))
