@@ -6,6 +6,7 @@ import functools
 from collections.abc import Sequence
 
 from dpviz.privacy import Assumptions, Guarantee, Phase, guarantee, guarantee_path
+from dpviz.privacy.guarantees import rule_of
 from dpviz.training.spec import RunSpec
 
 # Every run draws Poisson batches and is about one example more or less; its records hold the tight accountant's figure.
@@ -40,3 +41,11 @@ def steps_guarantee(
 def planned_path(spec: RunSpec, accepted: Sequence[int] | None = None) -> tuple[tuple[float | None, float | None], ...]:
     """(claimed, sound) epsilon after each epoch of a run, as its records will have them."""
     return guarantee_path(spec.method, spec.curriculum, spec.phases, spec.delta, accepted)
+
+
+def audit_refusal(spec: RunSpec) -> str:
+    """Why a run has no audit: there is no finite epsilon that it could refute. Empty where it has one."""
+    rule = rule_of(spec.method, spec.curriculum)
+    if rule.sound is None:
+        return rule.assumptions[-1]
+    return "" if min(spec.schedule.sigmas(spec.epochs)) > 0 else "a step without noise has no finite epsilon"

@@ -82,7 +82,7 @@ def _rows(run: Run, source: str, recipe: str) -> Iterator[dict[str, Any]]:
         "experiment": experiment,
         "status": run.status,
         "epochs": spec.epochs,
-        "examples": spec.size,
+        "examples": spec.examples,
         "schedule": spec.schedule.name,
         **{name: getattr(spec, name) for name in SETTINGS},
         "spent_claimed": _number(spent.epsilon_claimed if spent else None),

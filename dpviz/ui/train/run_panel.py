@@ -142,7 +142,7 @@ def settings_words(run: Run) -> str:
     """The settings that matter most, in one line."""
     spec = run.spec
     parts = [
-        f"{title_of(DATASETS, spec.dataset)}, {spec.size:,} examples",
+        f"{title_of(DATASETS, spec.dataset)}, {spec.examples:,} examples",
         title_of(MODELS, spec.model),
         f"noise {schedule_words(spec)}",
         f"batch {spec.batch_size:,}",
