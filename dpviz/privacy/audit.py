@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
-from scipy.stats import beta, binom, norm
+from scipy.special import betainccinv, expit, ndtri
+from scipy.stats import binom
 
 from dpviz.privacy.prices import epsilon
 from dpviz.privacy.records import Phase, check_delta
@@ -58,6 +58,9 @@ class StepBound:
     guesses: tuple[Guesses, ...]
     faults: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        _check_bound(self.lower)
+
     @property
     def trials(self) -> int:
         return sum(level.trials for level in self.guesses)
@@ -81,6 +84,7 @@ class OneRunBound:
     correct: int
 
     def __post_init__(self) -> None:
+        _check_bound(self.lower)
         if not 0 <= self.correct <= self.guesses <= self.canaries:
             raise InputError(f"correct <= guesses <= canaries must hold, got {self}")
 
@@ -92,6 +96,9 @@ class Audit:
     proven: float
     step: StepBound | None = None
     one_run: OneRunBound | None = None
+
+    def __post_init__(self) -> None:
+        _check_bound(self.proven)
 
     @property
     def lower(self) -> float:
@@ -106,7 +113,7 @@ class Audit:
             f"the {name} audit shows an epsilon of at least {epsilon_number(part.lower, up=False)}, above the proven "
             f"{epsilon_number(self.proven)}"
             for name, part in bounds
-            if part and not part.lower <= self.proven
+            if part and part.lower > self.proven
         )
         return (*exceeded, *(self.step.faults if self.step else ()))
 
@@ -130,6 +137,11 @@ class Audit:
             )
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"not a run's audit: {error}") from None
+
+
+def _check_bound(epsilon: float) -> None:
+    if not 0 <= epsilon < math.inf:
+        raise InputError(f"an audit's epsilons are finite numbers >= 0, got {epsilon}")
 
 
 # --- step audit ---------------------------------------------------------------------------------------------------
@@ -160,13 +172,13 @@ def audited_sigma(level: Guesses, mistake: float = MISTAKE) -> float:
     """The most noise that the counts allow; infinite where they show none of the canary."""
     most_false = _upper_rate(level.false_positives, level.trials, mistake / 2)
     least_true = 1 - _upper_rate(level.trials - level.true_positives, level.trials, mistake / 2)
-    mu = norm.isf(most_false) - norm.isf(least_true)
+    mu = ndtri(1 - most_false) - ndtri(1 - least_true)
     return float(1 / mu) if mu > 0 else math.inf
 
 
 def _upper_rate(hits: int, trials: int, mistake: float) -> float:
     """Clopper-Pearson: the rate is below this, but for the given probability of a mistake."""
-    return float(beta.isf(mistake, hits + 1, trials - hits)) if hits < trials else 1.0
+    return float(betainccinv(hits + 1, trials - hits, mistake)) if hits < trials else 1.0
 
 
 # --- one-run audit ------------------------------------------------------------------------------------------------
