@@ -11,8 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import betainccinv, expit, ndtri
-from scipy.stats import binom
+from scipy.special import bdtrc, betainccinv, expit, ndtri
 
 from dpviz.privacy.prices import epsilon
 from dpviz.privacy.records import Phase, check_delta
@@ -204,6 +203,11 @@ def one_run_p_value(at: float, canaries: int, guesses: int, correct: int, delta:
     B(v) + 2 m delta max_i (B(v - i) - B(v)) / i, where B(v) = P[Bin(guesses, logistic(epsilon)) >= v]; Theorem 5.2.
     """
     below = np.arange(1, correct + 1)
-    tail = binom.sf(correct - 1, guesses, expit(at))
-    gap = np.max((binom.sf(correct - below - 1, guesses, expit(at)) - tail) / below, initial=0.0)
+    tail = _at_least(correct, guesses, expit(at))
+    gap = np.max((_at_least(correct - below, guesses, expit(at)) - tail) / below, initial=0.0)
     return float(min(1.0, tail + 2 * canaries * delta * gap))
+
+
+def _at_least(hits: Any, trials: int, rate: float) -> Any:
+    """P[Bin(trials, rate) >= hits]; always 1 for no hits."""
+    return np.where(np.equal(hits, 0), 1.0, bdtrc(np.maximum(hits, 1) - 1.0, trials, rate))

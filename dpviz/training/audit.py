@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.stats import chi2
+from scipy.special import chdtr, chdtrc
 from torch import Tensor
 
 from dpviz.privacy.audit import (
@@ -138,7 +138,7 @@ class StepAudit:
         if self.steps == 0:
             return tuple(parts)
         trials = self.steps * np.bincount(self.owners.numpy())
-        quiet = chi2.cdf(self.squares, trials) * len(trials) < FALSE_ALARM
+        quiet = chdtr(trials, self.squares) * len(trials) < FALSE_ALARM
         parts += [f"parameter {index + 1} of {len(trials)} gets too little noise" for index in np.flatnonzero(quiet)]
         variance = self.squares.sum() / trials.sum()
         if variance > 0:
@@ -197,7 +197,7 @@ class StepAudit:
 
 def _odd(value: float, freedom: int) -> bool:
     """Whether a chi-squared variable is far too small or far too large."""
-    return bool(2 * min(chi2.cdf(value, freedom), chi2.sf(value, freedom)) < FALSE_ALARM)
+    return bool(2 * min(chdtr(freedom, value), chdtrc(freedom, value)) < FALSE_ALARM)
 
 
 class CanaryClipping:
