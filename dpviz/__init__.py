@@ -31,16 +31,19 @@ if TYPE_CHECKING:
         matching_constant,
         risk,
     )
+    from dpviz.privacy.audit import Audit
     from dpviz.privacy.rounding import epsilon_number
     from dpviz.runs import Run
     from dpviz.runs.api import sweep, train
     from dpviz.runs.sweeps.spec import Sweep
+    from dpviz.training.audit import StepAudit
     from dpviz.training.spec import RunSpec
     from dpviz.views.run_table import load_runs
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Audit",
     "Epsilon",
     "Guarantee",
     "InputError",
@@ -50,6 +53,7 @@ __all__ = [
     "Run",
     "RunSpec",
     "Schedule",
+    "StepAudit",
     "Sweep",
     "Target",
     "__version__",
@@ -69,8 +73,10 @@ __all__ = [
 
 # Where a name lives, if not in dpviz.privacy.
 _HOMES = {
+    "Audit": "dpviz.privacy.audit",
     "Run": "dpviz.runs",
     "RunSpec": "dpviz.training.spec",
+    "StepAudit": "dpviz.training.audit",
     "Sweep": "dpviz.runs.sweeps.spec",
     "epsilon_number": "dpviz.privacy.rounding",
     "load_runs": "dpviz.views.run_table",

@@ -139,7 +139,9 @@ class StepAudit:
             return tuple(parts)
         trials = self.steps * np.bincount(self.owners.numpy())
         quiet = chdtr(trials, self.squares) * len(trials) < FALSE_ALARM
-        parts += [f"parameter {index + 1} of {len(trials)} gets too little noise" for index in np.flatnonzero(quiet)]
+        if quiet.any():
+            places = ", ".join(str(index + 1) for index in np.flatnonzero(quiet))
+            parts.append(f"there is too little noise on parameter {places} of {len(trials)}")
         variance = self.squares.sum() / trials.sum()
         if variance > 0:
             by_steps = np.square(self.sums).sum() / self.steps / variance

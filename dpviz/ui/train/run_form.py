@@ -36,6 +36,7 @@ SIZES = Entry(
     {
         "epochs": Knob(5, 1, 1000, "passes over the training examples"),
         "batch_size": NUMBERS["batch_size"],
+        "canaries": NUMBERS["canaries"],
     },
 )
 RATES = Entry("rate", "How far a step goes.", {name: NUMBERS[name] for name in ("learning_rate", "clip_norm")})
