@@ -4,7 +4,7 @@ BIN := .venv/bin
 HOST ?= 127.0.0.1
 PORT ?= 8501
 
-.PHONY: app test test-faults fuzz lint format certify mutants bench clean
+.PHONY: app test test-faults fuzz lint format certify audits mutants bench clean
 
 app: .venv/runtime
 	$(BIN)/python -m dpviz app --host $(HOST) --port $(PORT)
@@ -32,6 +32,10 @@ format: .venv/dev
 # Slow: 200 random ledgers against an oracle of our own, dp_accounting and riskcal (about an hour).
 certify: .venv/dev
 	DPVIZ_LEDGERS=200 $(BIN)/python -m pytest tests/privacy/test_random_ledgers.py tests/privacy/test_random_risks.py -o timeout=0
+
+# Slow: 1,000 simulated honest runs of full length with canaries, and sabotaged runs on all of MNIST (some minutes).
+audits: .venv/dev
+	DPVIZ_AUDITS=1 $(BIN)/python -m pytest tests/privacy/test_audit.py tests/training/test_audit.py -o timeout=0
 
 # Slow: some fifty small wrong edits, one by one; each must make a test fail (some minutes).
 mutants: .venv/dev

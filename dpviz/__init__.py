@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         matching_constant,
         risk,
     )
+    from dpviz.privacy.audit import Audit
     from dpviz.privacy.rounding import epsilon_number
     from dpviz.runs import Run
     from dpviz.runs.api import sweep, train
@@ -38,12 +39,14 @@ if TYPE_CHECKING:
     from dpviz.runs.tracking.importers import import_run
     from dpviz.runs.tracking.opacus import register_with_opacus
     from dpviz.runs.tracking.track import track
+    from dpviz.training.audit import StepAudit
     from dpviz.training.spec import RunSpec
     from dpviz.views.run_table import load_runs
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Audit",
     "Epsilon",
     "Guarantee",
     "InputError",
@@ -53,6 +56,7 @@ __all__ = [
     "Run",
     "RunSpec",
     "Schedule",
+    "StepAudit",
     "Sweep",
     "Target",
     "__version__",
@@ -75,8 +79,10 @@ __all__ = [
 
 # Where a name lives, if not in dpviz.privacy.
 _HOMES = {
+    "Audit": "dpviz.privacy.audit",
     "Run": "dpviz.runs",
     "RunSpec": "dpviz.training.spec",
+    "StepAudit": "dpviz.training.audit",
     "Sweep": "dpviz.runs.sweeps.spec",
     "epsilon_number": "dpviz.privacy.rounding",
     "import_run": "dpviz.runs.tracking.importers",

@@ -28,6 +28,7 @@ scene = page.scene_of(whole, shown)
 if scene.table.empty:
     page.nothing()
 with above:
+    page.audit_note(scene)
     answers = page.answer(scene)
 with figure_place:
     controls.view_choice()

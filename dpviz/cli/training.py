@@ -58,7 +58,7 @@ def machine_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _train(args: argparse.Namespace) -> Result:
-    specs = _specs(args)
+    specs = specs_of(args)
     store = Store()
     with foreground(store, len(specs)) as runner:
         options = checked_options(args, runner)
@@ -68,7 +68,7 @@ def _train(args: argparse.Namespace) -> Result:
     return _results([store.get(run_id) for run_id in ids], args)
 
 
-def _specs(args: argparse.Namespace) -> tuple[RunSpec, ...]:
+def specs_of(args: argparse.Namespace) -> tuple[RunSpec, ...]:
     """The runs that were asked for; every setting is checked here, before anything is written."""
     settings: dict[str, Any] = dict(parse(args.set))
     start = DEFAULT

@@ -46,6 +46,11 @@ class Measured:
         return statistics.stdev(self.values) if len(self.values) > 1 else None
 
     @property
+    def audited(self) -> float | None:
+        """The largest lower bound that an audit of these runs gave."""
+        return max((run.audit.lower for run in self.runs if run.audit), default=None)
+
+    @property
     def shortened(self) -> bool:
         """Whether a run ended before its last epoch, so that its accuracy is not the experiment's."""
         return self.epochs < self.planned_epochs

@@ -24,6 +24,8 @@ def run_html(run: Run) -> str:
         ("test accuracy", f"{last.test_accuracy:.2%}" if last and last.test_accuracy is not None else "none yet"),
         *_spent(run),
     ]
+    if run.audit:
+        facts.append(("audited ε", f"at least {epsilon_number(run.audit.lower, up=False)} (95 % confidence)"))
     if run.error:
         facts.append(("error", run.error))
     heading = run.title or spec.recipe or f"{spec.method} on {spec.dataset or 'an unnamed dataset'}"

@@ -33,7 +33,7 @@ def diagnose(trainer: Trainer, test: Evaluation) -> dict[str, Any]:
     The quantities are those of `losing-less`, Fig. 1, 2 and 5 to 8.
     """
     generator = seeded(trainer.spec, "diagnostics").generator
-    index = torch.randperm(trainer.spec.size, generator=generator)[:EXAMPLES]
+    index = torch.randperm(trainer.spec.examples, generator=generator)[:EXAMPLES]
     images = as_inputs(trainer.data.train_images[index]).to(trainer.device)
     labels = trainer.data.train_labels[index].to(trainer.device)
     train = evaluate(trainer.model, trainer.loss, images, labels.cpu(), trainer.epoch)

@@ -18,8 +18,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dpviz.privacy.audit import Audit
 from dpviz.privacy.records import Ledger, Phase, steps_per_epoch
 from dpviz.privacy.registry import InputError
+from dpviz.training.audit import RunAudits
 from dpviz.training.curricula import batches, build_curriculum
 from dpviz.training.data.readers import Data, augment
 from dpviz.training.data.scatter_features import load_for
@@ -30,7 +32,7 @@ from dpviz.training.gradients.per_example import Clipped, PerExample
 from dpviz.training.losses import build_loss
 from dpviz.training.models import build_model
 from dpviz.training.optimizers import build_optimizer
-from dpviz.training.pricing import planned_path
+from dpviz.training.pricing import audit_refusal, planned_path
 from dpviz.training.random_streams import SECURE, add_noise, noise_grid, randomness, seeded
 from dpviz.training.rates import rate
 from dpviz.training.screening import Screening
@@ -48,10 +50,16 @@ class Trainer:
     """One run: its settings, its model and where it stands. `epochs()` trains on from there."""
 
     def __init__(
-        self, spec: RunSpec, *, device: str = "cpu", data_dir: Path | None = None, data: Data | None = None
+        self,
+        spec: RunSpec,
+        *,
+        device: str = "cpu",
+        data_dir: Path | None = None,
+        data: Data | None = None,
+        audited: bool = True,
     ) -> None:
         self.spec, self.device = spec, pick_device(device)
-        self.data = _sized(data or load_for(spec, data_dir), spec.size)
+        self.data = _sized(data or load_for(spec, data_dir), spec.examples)
         self._plan()
 
         weights = seeded(spec, "weights").generator
@@ -71,6 +79,7 @@ class Trainer:
         self.streams = {stream: randomness(spec, stream) for stream in SECURE}
         self.augmentation = seeded(spec, "augmentation")
         self.screening = self._build_screening() if METHODS[spec.method].screened else None
+        self.audits = RunAudits(spec, self.perexample) if audited and not audit_refusal(spec) else None
 
         self.epoch, self.step = 0, 0
         self.spent: list[Phase] = []
@@ -129,14 +138,21 @@ class Trainer:
             self.screening.begin_epoch()
 
     def _take_step(self) -> None:
-        images, labels = self._draw_batch()
+        images, labels, canaries = self._draw_batch()
         sigma, clip_norm = self.sigmas[self.epoch], self.clip_norms[self.epoch] if self.private else math.inf
         keep = self.curriculum.keep(self.epoch)
         clipped = self.perexample.clipped_sum(images, labels, epoch=self.epoch, clip_norm=clip_norm, keep=keep)
         self._watch(clipped, labels)
+        if self.audits:
+            self.audits.add_canaries(clipped.gradients, canaries, clip_norm)
         noise_std = sigma * clip_norm if self.private else 0.0
         gradients = self._noisy_mean(clipped.gradients, noise_std)
         self._charge(sigma)
+        if self.audits:
+            self.audits.observe(clipped.gradients, gradients, clip_norm, sigma)
+            if self.audits.looks_alone and len(labels):
+                one = self.perexample.clipped_sum(images[:1], labels[:1], epoch=self.epoch, clip_norm=clip_norm)
+                self.audits.step.observe_alone(one.gradients, clip_norm)
 
         def update() -> None:
             self.optimizer.step(gradients, self.learning_rates[self.epoch], noise_std / self.spec.batch_size)
@@ -149,16 +165,18 @@ class Trainer:
         self._check_weights()
         self.step += 1
 
-    def _draw_batch(self) -> tuple[Tensor, Tensor]:
+    def _draw_batch(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Images, labels, and which canaries were drawn beside them."""
+        canaries = torch.zeros(0, dtype=torch.bool)
         if self.order is None:
-            draws = self.streams["batches"].uniform(self.spec.size)
-            index = (draws < self.spec.sample_rate).nonzero().squeeze(1)
+            drawn = self.streams["batches"].uniform(self.spec.size) < self.spec.sample_rate
+            index, canaries = drawn[: self.spec.examples].nonzero().squeeze(1), drawn[self.spec.examples :]
         else:
             index = batches(self.order, self.steps_per_epoch)[self.step]
         images = as_inputs(self.data.train_images[index])
         if self.spec.knobs_of("dataset").get("augment"):
             images = augment(images, self.augmentation.generator)
-        return images.to(self.device), self.data.train_labels[index].to(self.device)
+        return images.to(self.device), self.data.train_labels[index].to(self.device), canaries
 
     def _noisy_mean(self, sums: list[Tensor], noise_std: float) -> list[Tensor]:
         if noise_std > 0:
@@ -255,6 +273,11 @@ class Trainer:
             current.copy_(saved)
         self.optimizer.load_state_dict(memory)
 
+    @property
+    def audit(self) -> Audit | None:
+        """What the audits show of the steps taken so far; None where there is nothing to audit."""
+        return self.audits.result(self.spent) if self.audits and self.spent else None
+
     # --- checkpoints ----------------------------------------------------------------------------------------------
 
     @property
@@ -281,6 +304,7 @@ class Trainer:
             "augmentation": self.augmentation.state(),
             "order": self.order,
             "screening": self.screening.state() if self.screening else None,
+            "audits": self.audits.state() if self.audits else None,
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -297,6 +321,8 @@ class Trainer:
         self.order = state["order"]
         if self.screening:
             self.screening.load(state["screening"])
+        if self.audits:
+            self.audits.load(state.get("audits"))  # older checkpoints have none
 
 
 def _alike(spent: Sequence[Phase], planned: Sequence[Phase]) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from dpviz.privacy import Assumptions, Guarantee, Phase, Risk, guarantee, guarantee_path, sound_risk
+from dpviz.privacy.guarantees import rule_of
 from dpviz.training.spec import RunSpec
 from dpviz.training.tables import MODELS
 
@@ -77,3 +78,12 @@ def planned_path(
 ) -> tuple[tuple[float | None, float | None], ...]:
     """(claimed, sound) epsilon after each phase of a run, one per epoch of a spec, as its records will have them."""
     return guarantee_path(spec.method, spec.curriculum, spec.phases, spec.delta, accepted)
+
+
+def audit_refusal(spec: HasSteps) -> str:
+    """Why a run has no audit: there is no finite epsilon that it could refute. Empty where it has one."""
+    rule = rule_of(spec.method, spec.curriculum)
+    if rule.sound is None:
+        return rule.assumptions[-1]
+    silent = any(phase.noise_multiplier == 0 for phase in spec.phases)
+    return "a step without noise has no finite epsilon" if silent else ""

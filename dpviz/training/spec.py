@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from dpviz.privacy.guarantees import rule_of
 from dpviz.privacy.records import Phase, check_delta, epoch_phases
 from dpviz.privacy.registry import InputError, Knob, Value
 from dpviz.privacy.schedules import Schedule, check_epochs
@@ -22,6 +23,7 @@ NUMBERS: dict[str, Knob] = {
     "clip_norm": Knob(0.1, 1e-6, 1e6, "C: longest gradient of one example"),
     "seed": Knob(0, 0, 2**31 - 1, "decides every random number of the run"),
     "subset": Knob(0, 0, 10_000_000, "train on the first so many examples; 0: all"),
+    "canaries": Knob(0, 0, 100_000, "examples made up for a one-run audit, each in the data or not by a coin"),
 }
 
 
@@ -55,6 +57,7 @@ class RunSpec:
     recipe: str = ""
     knobs: tuple[tuple[str, Value], ...] = ()
     streams: int = STREAMS
+    canaries: int = 0
 
     def __post_init__(self) -> None:
         if self.streams not in range(1, STREAMS + 1):
@@ -81,7 +84,12 @@ class RunSpec:
 
     @property
     def size(self) -> int:
-        """Training examples that the run uses; the accountant counts these."""
+        """Examples that the run draws from, canaries of an audit among them; the accountant counts these."""
+        return self.examples + self.canaries
+
+    @property
+    def examples(self) -> int:
+        """Training examples of the dataset that the run uses."""
         whole = DATASETS[self.dataset].size
         if self.subset > whole:
             raise InputError(f"subset must be at most the {whole:,} examples of {self.dataset}, got {self.subset:,}")
@@ -106,7 +114,9 @@ class RunSpec:
         return {key.removeprefix(choice + "."): value for key, value in self.knobs if key.startswith(choice + ".")}
 
     def to_json(self) -> dict[str, Any]:
-        data = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        """The settings by name. Canaries are named where there are any: keys of older runs stay as they are."""
+        left_out = () if self.canaries else ("canaries",)
+        data = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in left_out}
         return data | {"schedule": self.schedule.to_json(), "knobs": dict(self.knobs)}
 
     @classmethod
@@ -160,6 +170,9 @@ def _refuse_meaningless(spec: RunSpec) -> None:
         "to 0": not method.private and any(spec.schedule.sigmas(spec.epochs)),
         f"{method.name} judges random batches; a sorted curriculum has none, so choose curriculum none or masked": (
             method.screened and CURRICULA[spec.curriculum].sorted
+        ),
+        f"canaries test an epsilon, but {method.name} with curriculum {spec.curriculum} has none; set them to 0": (
+            spec.canaries > 0 and rule_of(spec.method, spec.curriculum).sound is None
         ),
         f"{spec.optimizer} takes the noise's variance out of the step, so it needs noise; choose another optimizer": (
             OPTIMIZERS[spec.optimizer].needs_noise and not method.private

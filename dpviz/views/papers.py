@@ -19,7 +19,7 @@ from dpviz.privacy.local import METHODS as LOCAL_METHODS
 from dpviz.runs.experiments import Experiment, Measured, experiments, priced
 from dpviz.training.tables import METHODS
 from dpviz.views.axes import COLOURS, GREY, layout
-from dpviz.views.runs import epsilon_words
+from dpviz.views.runs import audited_words, epsilon_words
 
 COLUMNS = (
     "title",
@@ -32,6 +32,7 @@ COLUMNS = (
     "difference",
     "epsilon_claimed",
     "epsilon_sound",
+    "epsilon_audited",
     "note",
     "recipe",
 )
@@ -84,6 +85,7 @@ def _reported_row(number: Reported, place: str, measured: Measured | None) -> tu
         difference,
         epsilon_words(number.epsilon, NONE),
         sound,
+        audited_words(measured.audited if measured and _whole_run(number) else None, NONE),
         note,
         number.name if recipe else None,
     )
@@ -103,6 +105,7 @@ def _own_row(row: Experiment) -> tuple[object, ...]:
         math.nan,
         epsilon_words(row.claimed, NONE),
         epsilon_words(row.sound),
+        audited_words(ours.audited if ours else None, NONE),
         _shortened(ours),
         row.name,
     )

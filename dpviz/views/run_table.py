@@ -38,7 +38,7 @@ COLUMNS = (
     *SETTINGS,
     *PROGRESS,
     *EPSILONS,
-    *("spent_claimed", "spent_sound", "at_most", "seconds"),
+    *("spent_claimed", "spent_sound", "at_most", "audited", "seconds"),
 )
 
 
@@ -50,8 +50,9 @@ def load_runs(folder: Path | str | None = None, *, cached: bool = True) -> pd.Da
 
     `folder` is a store's, by default the one that `dpviz runs list` shows. Accuracies are fractions. Epsilons are
     upper bounds, NaN where there is no guarantee, and add up over the epochs; `spent_claimed` and `spent_sound` are the
-    whole run's, which may have ended within an epoch (`at_most`: it is not on record how far it came). A run without a
-    whole epoch has no row. What cannot be read is skipped with a warning.
+    whole run's, which may have ended within an epoch (`at_most`: it is not on record how far it came). `audited` is
+    what the run's audit leaves to its epsilon, at least. A run without a whole epoch has no row. What cannot be read is
+    skipped with a warning.
     """
     rows = [row for run in _own(Store(folder)) for row in _rows(run, SOURCES[run.kind], run.spec.recipe)]
     if cached:
@@ -90,6 +91,7 @@ def _rows(run: Run, source: str, recipe: str) -> Iterator[dict[str, Any]]:
         "spent_claimed": _number(spent.epsilon_claimed if spent else None),
         "spent_sound": _number(spent.epsilon_sound if spent else None),
         "at_most": spent is not None and spent.at_most,
+        "audited": _number(run.audit.lower if run.audit else None),
     }
     return (about | _epoch(record) for record in run.epochs)
 
@@ -99,7 +101,7 @@ def _settings(spec: AnySpec) -> dict[str, Any]:
     if isinstance(spec, ImportedSpec):
         known = {"method": spec.method, "dataset": spec.dataset, "delta": spec.delta, "epochs": spec.epochs or None}
         return {name: spec.fact(name, None) for name in ("examples", *SETTINGS)} | known
-    about = {"epochs": spec.epochs, "examples": spec.size, "schedule": spec.schedule.name}
+    about = {"epochs": spec.epochs, "examples": spec.examples, "schedule": spec.schedule.name}
     return about | {name: getattr(spec, name) for name in SETTINGS}
 
 

@@ -12,6 +12,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dpviz.papers import RECIPES
+from dpviz.privacy.audit import Audit
 from dpviz.privacy.registry import title_of
 from dpviz.runs import Run, Summary
 from dpviz.runs.store.imported import AnySpec, ImportedSpec
@@ -67,6 +68,20 @@ def run_name(run: Run) -> str:
 def epsilon_words(value: float | None, missing: str = NO_GUARANTEE) -> str:
     """The number, "∞", or what its absence means."""
     return missing if value is None or math.isnan(value) else epsilon_number(value)
+
+
+def audited_words(lower: float | None, missing: str = "–") -> str:
+    """A lower bound from an audit, rounded down."""
+    return missing if lower is None or math.isnan(lower) else f"≥ {epsilon_number(lower, up=False)}"
+
+
+def audit_sentence(audit: Audit) -> str:
+    """Both bounds on a run's epsilon, and what the lower one rests on."""
+    step, one_run = audit.step, audit.one_run
+    parts = [f"{step.trials:,} looks at its noise"] if step else []
+    parts += [f"{one_run.correct} of {one_run.guesses} right guesses about canaries"] if one_run else []
+    lower = epsilon_number(audit.lower, up=False)
+    return f"Audited at least {lower}, proven at most {epsilon_number(audit.proven)} ({'; '.join(parts)})."
 
 
 def spent_words(value: float | None, at_most: bool, missing: str = NO_GUARANTEE) -> str:

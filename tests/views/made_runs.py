@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from dpviz.privacy.audit import Audit
 from dpviz.privacy.schedules import Schedule
 from dpviz.runs import CachedRun, Provenance, Run
 from dpviz.runs.store import run_files as files
@@ -66,6 +67,7 @@ def made_run(
     title: str = "",
     best: float = 0.9,
     written: Spending | None = None,
+    audit: Audit | None = None,
     **changes,
 ) -> Run:
     """A run whose accuracy climbs towards `best`; at sigma 1 an epoch costs 0.4 (claimed) and 0.5 (sound)."""
@@ -73,7 +75,7 @@ def made_run(
     count = spec.epochs if count is None else count
     epochs = made_epochs(spec, count, best=best, diagnostics=spec.diagnostics)
     origin = ("2026-01-02T03:04:05+00:00", Provenance("measured", "dpviz"), "", title)
-    return Run(run_id, spec, status, epochs, *origin, written=written)
+    return Run(run_id, spec, status, epochs, *origin, written=written, audit=audit)
 
 
 def made_cached(experiment: str = "constant-1", seed: int = 0, paper: str = "curricula", **changes) -> CachedRun:
@@ -86,7 +88,8 @@ def keep(folder: Path, run: Run, owner: str = "") -> str:
     place = folder / run_id
     place.mkdir(parents=True)
     last = run.epochs[-1] if run.epochs else None
-    status = files.Status(run.status, run.created, "", run.provenance, labels(run.spec, last), owner, run.written)
+    parts = (run.provenance, labels(run.spec, last), owner, run.written, run.audit)
+    status = files.Status(run.status, run.created, "", *parts)
     (place / files.SPEC).write_bytes(files.dump(run.spec.to_json()))
     (place / files.EPOCHS).write_bytes(b"".join(files.dump(record.to_json()) for record in run.epochs))
     (place / files.STATUS).write_bytes(files.dump(status.to_json()))

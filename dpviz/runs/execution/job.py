@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from dpviz.privacy.audit import Audit
 from dpviz.privacy.registry import InputError
 from dpviz.runs.execution.provenance import commit
 from dpviz.runs.store.records import Progress, Provenance, Run
@@ -157,6 +158,7 @@ class Ended:
     error: str = ""
     provenance: Provenance | None = None
     spent: Spending | None = None
+    audit: Audit | None = None
 
     def apply(self, store: Store, job: Job) -> None:
         job.result = self
@@ -189,9 +191,9 @@ def ended_by(run_id: str, act: Callable[[], Ended]) -> Ended:
 def finish(store: Store, job: Job, ended: Ended) -> None:
     """Write how a run ended and let go of it; if even that cannot be written, it reads as interrupted."""
     status = job.ending if ended.status == "stopped" else ended.status
-    error, provenance, spent = without_paths(ended.error), ended.provenance, ended.spent
+    error, provenance = without_paths(ended.error), ended.provenance
     try:
-        store.set_status(job.run_id, status, error=error, provenance=provenance, spent=spent)
+        store.set_status(job.run_id, status, error=error, provenance=provenance, spent=ended.spent, audit=ended.audit)
     except (InputError, OSError) as failure:
         log.error("run %s ended as %s, which could not be saved: %s", job.run_id, status, failure)
     finally:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from dpviz.privacy.audit import LIKELY_CAUSES, Audit
 from dpviz.runs.execution.job import Assignment, Ended, Failed, Running, Saved, Sink, Stepped, check_own_code, ended_by
 from dpviz.runs.execution.provenance import versions
 from dpviz.runs.store.records import Progress, Provenance
@@ -28,7 +29,7 @@ def work(assignment: Assignment, sink: Sink, should_stop: Callable[[], bool], da
     if provenance is not None:
         minutes = provenance.minutes + (time.monotonic() - began) / 60
         provenance = dataclasses.replace(provenance, minutes=round(minutes, 4))
-    return dataclasses.replace(ended, provenance=provenance, spent=training.spent)
+    return dataclasses.replace(ended, provenance=provenance, spent=training.spent, audit=training.audit)
 
 
 class _Training:
@@ -39,6 +40,7 @@ class _Training:
         self.last = self.run.epochs[-1] if self.run.epochs else None
         self.provenance: Provenance | None = None
         self.spent: Spending | None = None
+        self.audit: Audit | None = None
         self._should_stop = should_stop
 
     def train(self) -> Ended:
@@ -73,13 +75,15 @@ class _Training:
         finally:
             if trainer.perexample.fallback:
                 self.provenance = dataclasses.replace(provenance, gradients=trainer.perexample.fallback)
-            self.spent = spent_by(trainer, before, redone, self.last)
-        if self._reached(run.own_spec.epochs):
-            return Ended("done")
-        if not self._stopped():
+            self.spent, self.audit = spent_by(trainer, before, redone, self.last), trainer.audit
+        done = self._reached(run.own_spec.epochs)
+        if not (done or self._stopped()):
             raise Failed(f"training ended after epoch {self.last.epoch if self.last else 0} of {run.own_spec.epochs}")
-        save(self.last, new=False)
-        return Ended("stopped")
+        if not done:
+            save(self.last, new=False)
+        if self.audit and self.audit.failures:
+            raise Failed(failure_words(self.audit))
+        return Ended("done" if done else "stopped")
 
     def _is_new(self, record: EpochRecord) -> bool:
         return self.last is None or record.epoch > self.last.epoch
@@ -115,6 +119,11 @@ class _Training:
             self.sink(Stepped(Progress(self.run.id, step, steps, now - began, left, device)))
 
         return on_step
+
+
+def failure_words(audit: Audit) -> str:
+    """Why a run whose audit contradicts its epsilon has failed, and what most likely causes it."""
+    return f"the audit failed: {'; '.join(audit.failures)}. Likely causes: {'; '.join(LIKELY_CAUSES)}"
 
 
 def steps_taken(trainer: Any) -> int:

@@ -87,7 +87,7 @@ def write_cached(run: Run, paper: str, experiment: str, *, folder: Path | None =
         files.write_spec(made, run.spec)
         files.replace(made / files.EPOCHS, b"".join(files.dump(record.to_json()) for record in run.epochs))
         numbers = labels(run.spec, run.epochs[-1])
-        status = files.Status(run.status, run.created, run.error, None, numbers, spent=run.written)
+        status = files.Status(run.status, run.created, run.error, None, numbers, spent=run.written, audit=run.audit)
         files.write_status(made, status)
         files.replace(made / files.PROVENANCE, files.dump(run.provenance.to_json()))
         if target.exists():

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from dpviz.privacy.audit import Audit
 from dpviz.privacy.registry import InputError
 from dpviz.runs.store.imported import NO_RETRAINING, AnySpec, ImportedSpec
 from dpviz.runs.store.spending import Spending, dearer, of_epoch
@@ -64,7 +65,8 @@ class Run:
     """One training run, whole. `created` is UTC; `error` says why a failed run failed.
 
     `owner` is who launched it where people sign in, empty elsewhere; it is not exported. `written` is what the run had
-    spent when it last ended, as its status says; None: the run was made before that was recorded.
+    spent when it last ended, as its status says; None: the run was made before that was recorded. `audit` is what its
+    audits showed when it last ended; None: there was none.
     """
 
     id: str
@@ -77,6 +79,7 @@ class Run:
     title: str = ""
     owner: str = ""
     written: Spending | None = None
+    audit: Audit | None = None
 
     def __post_init__(self) -> None:
         check_status(self.status)
@@ -119,6 +122,7 @@ class Run:
             "spec": self.spec.to_json(),
             "epochs": [record.to_json() for record in self.epochs],
             "spent": self.spent.to_json() if self.spent else None,
+            "audit": self.audit.to_json() if self.audit else None,
             "provenance": self.provenance.to_json() if self.provenance else None,
             "not_covered": NOT_COVERED,
         }

@@ -3,7 +3,8 @@
 spec.json       written once; of an imported run its facts, under "kind": "imported" and a version
 epochs.jsonl    append only, one epoch per line; a torn last line is dropped, anything else that is broken is an error
 status.json     replaced atomically; carries the labels and last numbers that a list shows, and what the run had spent
-                when it last ended; one without "spent" was written before that was recorded
+                when it last ended; one without "spent" was written before that was recorded; "audit" where a run has
+                one
 title.json      replaced atomically; a file of its own, so that renaming never races with a run that goes on
 provenance.json cached runs only; a person's own runs keep it in status.json
 checkpoint.pt   replaced atomically; opaque bytes here
@@ -24,6 +25,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from dpviz.privacy.audit import Audit
 from dpviz.privacy.registry import InputError
 from dpviz.runs.store.imported import AnySpec, ImportedSpec, spec_from_json
 from dpviz.runs.store.records import Provenance, Run, Summary, check_next, check_status
@@ -47,6 +49,7 @@ class Status:
     summary: Mapping[str, Any]
     owner: str = ""
     spent: Spending | None = None
+    audit: Audit | None = None
 
     def to_json(self) -> dict[str, Any]:
         provenance = self.provenance.to_json() if self.provenance else None
@@ -58,6 +61,7 @@ class Status:
             "summary": {key: "infinity" if value == math.inf else value for key, value in self.summary.items()},
             **({"owner": self.owner} if self.owner else {}),  # a store without sign-in knows of no owners
             **({"spent": self.spent.to_json()} if self.spent else {}),
+            **({"audit": self.audit.to_json()} if self.audit else {}),
         }
 
 
@@ -157,7 +161,8 @@ def read_status(folder: Path) -> Status:
     try:
         provenance = data["provenance"] and Provenance.from_json(data["provenance"])
         words = (check_status(data["status"]), str(data["created"]), str(data["error"]))
-        return Status(*words, provenance, dict(data["summary"]), str(data.get("owner", "")), _spent(data))
+        audit = Audit.from_json(data["audit"]) if "audit" in data else None
+        return Status(*words, provenance, dict(data["summary"]), str(data.get("owner", "")), _spent(data), audit)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise InputError(f"{shown(folder / STATUS)} is not a run's status: {error}") from None
 
@@ -224,6 +229,7 @@ def read_run(folder: Path, run_id: str) -> Run:
         read_title(folder),
         status.owner,
         status.spent,
+        status.audit,
     )
 
 

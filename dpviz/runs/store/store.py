@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from dpviz.paths import runs_folder
+from dpviz.privacy.audit import Audit
 from dpviz.privacy.records import steps_per_epoch
 from dpviz.privacy.registry import InputError
 from dpviz.runs.store import run_files as files
@@ -157,11 +158,12 @@ class Store:
         error: str = "",
         provenance: Provenance | None = None,
         spent: Spending | None = None,
+        audit: Audit | None = None,
     ) -> None:
-        """Change a locked run's status; a provenance and a spending that are not given stay as they are."""
+        """Change a locked run's status; what is not given of the rest stays as it is."""
         if self._held(run_id).status.status == "done":
             raise InputError(f"run {run_id} is done; a finished run never changes")
-        self._replace_status(run_id, check_status(status), error, provenance, spent)
+        self._replace_status(run_id, check_status(status), error, provenance, spent, audit)
 
     def write_checkpoint(self, run_id: str, data: bytes) -> None:
         """Replace the checkpoint of a running run."""
@@ -274,6 +276,7 @@ class Store:
         error: str,
         provenance: Provenance | None = None,
         spent: Spending | None = None,
+        audit: Audit | None = None,
     ) -> None:
         work, folder = self._work[run_id], self._folder(run_id)
         new = dataclasses.replace(
@@ -283,6 +286,7 @@ class Store:
             provenance=provenance or work.status.provenance,
             summary=labels(work.spec, work.last),
             spent=spent or work.status.spent,
+            audit=audit or work.status.audit,
         )
         try:
             files.write_status(folder, new)

@@ -77,6 +77,14 @@ def lost_note(whole: Material, shown: Comparison) -> None:
         )
 
 
+def audit_note(scene: Scene) -> None:
+    """Runs whose audit contradicts their epsilon are named before anything is said of them."""
+    refuted = scene.table[scene.table["refuted"]]
+    if len(refuted):
+        names = "; ".join(plain(label) for label in refuted["label"][:5])
+        st.error(f"**The audit failed: the proven ε does not hold** for {names}. The Train page says what was found.")
+
+
 def answer(scene: Scene) -> list[Answer]:
     """The answer to the question, per dataset, and beneath it how far it can be trusted."""
     per_dataset = answers(scene.table, scene.base, scene.budget, scene.epsilon)

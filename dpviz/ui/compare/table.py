@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from dpviz.privacy.audit import CANNOT_SHOW
 from dpviz.runs.differences import points
 from dpviz.ui.compare import state
 from dpviz.ui.compare.state import key
@@ -16,6 +17,7 @@ from dpviz.views.comparison.marks import swatch
 from dpviz.views.comparison.scene import Scene
 from dpviz.views.comparison.settings import TITLES, paper_title, setting_text, setting_title, varying
 from dpviz.views.comparison.table import MEASURED, dataset_title
+from dpviz.views.runs import audited_words
 
 MOST_ROWS = 1000  # of the table in the browser
 
@@ -51,7 +53,7 @@ def table_of(scene: Scene) -> None:
         )
 
 
-SHOWN = ("curve", "accuracy", "deviation", "seeds", "difference", "interval", "sound", "claimed", "source")
+SHOWN = ("curve", "accuracy", "deviation", "seeds", "difference", "interval", "sound", "audited", "claimed", "source")
 
 
 def _cells(table: pd.DataFrame, scene: Scene) -> pd.DataFrame:
@@ -72,6 +74,7 @@ def _cells(table: pd.DataFrame, scene: Scene) -> pd.DataFrame:
         **{name: table[name] for name in ("accuracy", "deviation", "seeds", "difference")},
         "interval": _intervals(table, scene.base.values()),
         "sound": table["sound"],
+        "audited": table["audited"].map(lambda lower: audited_words(lower, "")),
         "claimed": table["claimed"],
         "source": origin,
         "whole_run": table["whole_run"],
@@ -118,6 +121,7 @@ def _columns(scene: Scene) -> dict[str, Any]:
         "difference": config.NumberColumn("Difference", format="%+.2f", help="points above the baseline, by seed"),
         "interval": config.TextColumn("95 % interval", help="of the difference; one seed bounds nothing"),
         "sound": config.NumberColumn("Sound ε", format="%.3f", help="spent there; of the whole run where none fits"),
+        "audited": config.TextColumn("Audited ε", help=f"of the whole run, at least. {CANNOT_SHOW}"),
         "claimed": config.NumberColumn("Claimed ε", format="%.3f", help="as the authors would quote it"),
         "source": config.TextColumn("From"),
         "whole_run": config.TextColumn("Sound ε, whole run"),

@@ -8,6 +8,7 @@ from streamlit.delta_generator import DeltaGenerator
 from dpviz.papers import PAPERS, Paper, local_recipes_of, recipes_of
 from dpviz.papers.claims import claims_of
 from dpviz.papers.records import VERDICTS, Claim, Finding, LocalRecipe, Recipe
+from dpviz.privacy.audit import CANNOT_SHOW
 from dpviz.runs.experiments import Measured, findings, measured
 from dpviz.ui.common.runs import cached, cached_local, show_warnings
 from dpviz.ui.papers.results_table import results_table
@@ -15,6 +16,7 @@ from dpviz.views.ideas import idea_figure
 from dpviz.views.papers import (
     FROM_TEXT,
     MARKS_KEY,
+    NONE,
     OURS_ONLY,
     agreement,
     forest_figure,
@@ -83,7 +85,11 @@ def tables(paper: Paper) -> None:
     if error or recipes_of(paper.name):
         page = "Local privacy" if error else "Train"
         st.markdown(agreement(frames.values()))
-        st.caption(f"{MARKS_KEY}. ± is the standard deviation over seeds. A name opens the experiment in {page}.")
+        audited = any((frame["epsilon_audited"] != NONE).any() for frame in frames.values())
+        st.caption(
+            f"{MARKS_KEY}. ± is the standard deviation over seeds. A name opens the experiment in {page}."
+            + (f" Audited ε is what an audit of our run leaves to it, at least. {CANNOT_SHOW}" if audited else "")
+        )
     for index, (heading, frame) in enumerate(frames.items()):
         folded = heading in (OURS_ONLY, FROM_TEXT) or len(frame) > MOST_ROWS
         with st.expander(f"{heading} ({len(frame)})", expanded=index == 0 or not folded):

@@ -40,6 +40,7 @@ NUMBERS = {
     "seeds": "Seeds",
     "epsilon_claimed": "Claimed ε",
     "epsilon_sound": "Sound ε",
+    "epsilon_audited": "Audited ε",
 }
 SPREADS = {"reported": "reported_spread", "ours": "spread"}
 ORDER = ("title", "place", *NUMBERS, "note")

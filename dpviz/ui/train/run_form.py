@@ -36,6 +36,7 @@ SIZES = Entry(
     {
         "epochs": Knob(5, 1, 1000, "passes over the training examples"),
         "batch_size": NUMBERS["batch_size"],
+        "canaries": NUMBERS["canaries"],
     },
 )
 RATES = Entry("rate", "How far a step goes.", {name: NUMBERS[name] for name in ("learning_rate", "clip_norm")})
@@ -68,7 +69,7 @@ def fill_in(spec: RunSpec) -> None:
     _fill_schedule(spec.schedule)
     for entry in (SIZES, RATES):
         _fill_knobs(TRAIN.page, entry, {name: getattr(spec, name) for name in entry.knobs})
-    state[EXAMPLES] = spec.size
+    state[EXAMPLES] = spec.examples
     state[TRAIN("delta")] = delta_text(spec.delta)
     state[TRAIN("seeds")] = str(spec.seed)
     state[TRAIN("diagnostics")] = spec.diagnostics
@@ -148,7 +149,7 @@ def _take_recipe() -> None:
 
 def quick(spec: RunSpec) -> RunSpec:
     """The same in seconds: few examples, few epochs; the curve of a drawn schedule keeps its length."""
-    examples = min(QUICK_EXAMPLES, spec.size)
+    examples = min(QUICK_EXAMPLES, spec.examples)
     epochs = spec.epochs if spec.schedule.name == CUSTOM else min(QUICK_EPOCHS, spec.epochs)
     batch_size = min(QUICK_BATCH, spec.batch_size, examples)
     return dataclasses.replace(spec, subset=examples, epochs=epochs, batch_size=batch_size, recipe="")

@@ -8,12 +8,14 @@ import math
 
 import streamlit as st
 
+from dpviz.privacy.audit import CANNOT_SHOW
 from dpviz.privacy.registry import InputError, title_of
 from dpviz.runs import Progress, Run, Summary
 from dpviz.runs.execution.pace import duration_words
 from dpviz.runs.store.imported import ImportedSpec, guarantee_of
 from dpviz.runs.store.records import LIVE, epochs_text
 from dpviz.training.limits import read_only
+from dpviz.training.pricing import audit_refusal
 from dpviz.training.tables import DATASETS, MODELS
 from dpviz.ui.common.actions import Action, action_buttons, progress_bar, show_problem
 from dpviz.ui.common.cards import guarantee_card, input_error
@@ -38,6 +40,8 @@ from dpviz.views.diagnostics import has_diagnostics
 from dpviz.views.numbers import delta_text
 from dpviz.views.runs import (
     STATUS_WORDS,
+    audit_sentence,
+    audited_words,
     baseline_name,
     nearest_baselines,
     run_figure,
@@ -154,7 +158,8 @@ def settings_words(run: Run) -> str:
         dataset = title_of(DATASETS, spec.dataset) or "an unnamed dataset"
         return " · ".join((dataset, f"noise {schedule_words(spec)}", *facts, f"δ = {delta_text(spec.delta)}"))
     parts = [
-        f"{title_of(DATASETS, spec.dataset)}, {spec.size:,} examples",
+        f"{title_of(DATASETS, spec.dataset)}, {spec.examples:,} examples"
+        + (f" and {spec.canaries:,} canaries" if spec.canaries else ""),
         title_of(MODELS, spec.model),
         f"noise {schedule_words(spec)}",
         f"batch {spec.batch_size:,}",
@@ -177,14 +182,16 @@ def _numbers(run: Run) -> None:
     if spent and (spent.steps or spent.redone):
         shown["Sound ε spent"] = spent_words(spent.epsilon_sound, spent.at_most)
         shown["Claimed ε spent"] = spent_words(spent.epsilon_claimed, spent.at_most, "none")
+    if run.audit:
+        shown["Audited ε"] = audited_words(run.audit.lower)
     shown["Epochs"] = epochs_text(len(run.epochs), run.spec.epochs)
     shown["Training time"] = duration_words(sum(record.seconds for record in run.epochs))
     with st.container(horizontal=True):
         for label, value in shown.items():
             st.metric(label, value, width="content")
-    extra = extra_words(run)
-    if extra:
-        st.caption(extra)
+    for words in (extra_words(run), audit_words(run)):
+        if words:
+            st.caption(words)
 
 
 def extra_words(run: Run) -> str:
@@ -198,6 +205,15 @@ def extra_words(run: Run) -> str:
     parts = [f"{spent.steps - last:,} steps after its last epoch"] if spent.steps > last else []
     parts += [f"{again:,} steps that were lost and taken again with fresh noise"] if again else []
     return f"ε counts also {' and '.join(parts)}."
+
+
+def audit_words(run: Run) -> str:
+    """What the audit of a run shows and what it cannot show; why there is none; empty while the run is at work."""
+    if run.audit:
+        canaries = " Its canaries' gradients are part of what was trained." if run.audit.one_run else ""
+        return f"{audit_sentence(run.audit)}{canaries} {CANNOT_SHOW}"
+    refusal = audit_refusal(run.spec)
+    return f"No audit: {refusal}." if refusal else ""
 
 
 def _curves(run: Run) -> None:

@@ -237,8 +237,8 @@ def first_range(key: str, spec: RunSpec) -> Range:
     """A range to begin with: from a quarter of the present value to its fourfold, within what the setting allows."""
     knob = knob_of(key, spec)
     least = float(spec.batch_size if key == "subset" else knob.low)
-    most = float(spec.size if key in ("batch_size", "subset") else knob.high)
-    now = float(spec.size if key == "subset" else value_of(key, spec))
+    most = float(spec.examples if key in ("batch_size", "subset") else knob.high)
+    now = float(spec.examples if key == "subset" else value_of(key, spec))
     ends = sorted((now / 4, now * 4)) if now else (0.0, 1.0)
     low, high = max(ends[0], least), min(ends[1], most)
     if isinstance(knob.default, int):

@@ -47,7 +47,7 @@ SOURCES = {
 STORED = ("own", "imported")  # a person's, in the store
 ABOUT = ("group", "name", "source", "paper", "place", "dataset", "run", "created", "seed", "point")
 EPSILON_COLUMNS = ("epsilon_sound", "epsilon_claimed")
-SPENT = ("spent_sound", "spent_claimed", "at_most")  # by the whole run, also after its last whole epoch
+SPENT = ("spent_sound", "spent_claimed", "at_most", "audited", "refuted")  # of the whole run, not only whole epochs
 COLUMNS = (*ABOUT, *EPOCH_COLUMNS, "spread", *SPENT)
 NAMED = ("run", "noise", "source", "paper")  # said by a curve's name already, or of no help beside it
 MOST_REMEMBERED = 16_384  # settings of runs
@@ -177,12 +177,13 @@ def _run_rows(run: Run, who: tuple[str, str, str, str]) -> Iterator[tuple[Any, .
     return ((*about, *numbers, math.nan, *spent, spec.recipe) for numbers in curve(run))
 
 
-def _spent(run: Run) -> tuple[float, float, bool]:
-    spent = run.spent
+def _spent(run: Run) -> tuple[float, float, bool, float, bool]:
+    spent, audit = run.spent, run.audit
+    audited = (audit.lower, bool(audit.failures)) if audit else (math.nan, False)
     if spent is None:
-        return math.nan, math.nan, False
+        return math.nan, math.nan, False, *audited
     sound, claimed = (math.nan if value is None else value for value in (spent.epsilon_sound, spent.epsilon_claimed))
-    return sound, claimed, spent.at_most
+    return sound, claimed, spent.at_most, *audited
 
 
 def _reported_rows(reported: Iterable[Reported]) -> Iterator[tuple[Any, ...]]:
@@ -217,7 +218,7 @@ def _reported_row(number: Reported, places: str, group: str, point: int) -> tupl
     }
     about = (group, TITLES[number.name], "reported", number.paper, places, dataset_of(number), "", "", -1, point)
     spread = math.nan if number.spread is None else 100 * number.spread
-    spent = (values["epsilon_sound"], values["epsilon_claimed"], False)
+    spent = (values["epsilon_sound"], values["epsilon_claimed"], False, math.nan, False)
     return (*about, *values.values(), spread, *spent, number.name)
 
 

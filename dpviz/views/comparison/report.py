@@ -17,7 +17,7 @@ from dpviz.views.comparison.scene import Scene
 from dpviz.views.comparison.settings import differing_frame, paper_title
 from dpviz.views.comparison.table import dataset_title
 from dpviz.views.numbers import delta_text, epsilon_text
-from dpviz.views.runs import epsilon_words
+from dpviz.views.runs import audited_words, epsilon_words
 
 STYLE = """
 body { font: 16px/1.5 sans-serif; color: #1c2430; max-width: 1100px; margin: 2rem auto; padding: 0 1rem; }
@@ -84,11 +84,12 @@ def _numbers(scene: Scene, groups: Sequence[str]) -> pd.DataFrame:
             epsilon_words(row["sound"]),
             epsilon_words(row["claimed"], "none"),
             row["whole_run"],
+            "refuted" if row["refuted"] else audited_words(row["audited"]),
         )
         for (_, row), known in zip(rows.iterrows(), ready, strict=True)
     ]
     columns = ["Curve", "Dataset", f"Accuracy at ε ≤ {scene.budget:g}", "Difference", "How sure", "Sound ε there"]
-    return pd.DataFrame(records, columns=[*columns, "Claimed ε there", "Sound ε of the whole run"])
+    return pd.DataFrame(records, columns=[*columns, "Claimed ε there", "Sound ε of the whole run", "Audited ε"])
 
 
 def _about(row: Any, spec: AnySpec | None, origin: str) -> list[tuple[str, str]]:

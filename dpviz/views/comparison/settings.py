@@ -65,7 +65,7 @@ def settings_of(spec: AnySpec) -> dict[str, Setting]:
         "schedule": "No noise" if not spec.private else spec.schedule.name.replace("-", " ").capitalize(),
         "noise": schedule_words(spec),
         **{name: getattr(spec, name) for name in NUMBERS},
-        "examples": spec.size,
+        "examples": spec.examples,
         **{key: value if isinstance(value, int | float) else str(value) for key, value in spec.knobs},
     }
 

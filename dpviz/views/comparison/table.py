@@ -36,6 +36,7 @@ def experiments(folded: pd.DataFrame) -> pd.DataFrame:
     """A row per group: names, where it is from, its curve in miniature, and what the whole run spent."""
     ends = endpoints(folded).drop_duplicates("group", keep="last").set_index("group")
     about = ["label", "short", "source", "paper", "place", "dataset", "created", "spent_sound", "spent_claimed"]
+    about += ["audited", "refuted"]
     spent = ends[["spent_sound", "at_most"]].itertuples(index=False, name=None)
     return ends[about].assign(whole_run=[spent_words(*one) for one in spent]).join(_sparklines(folded))
 

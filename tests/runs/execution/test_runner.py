@@ -11,6 +11,7 @@ import threading
 import time
 
 import pytest
+import torch
 
 from dpviz.privacy.registry import InputError
 from dpviz.runs.execution.job import RunOptions
@@ -55,6 +56,18 @@ def until(condition, seconds: float = 60.0) -> None:
     while not condition():
         assert time.monotonic() < deadline, "waited too long"
         time.sleep(0.005)
+
+
+def test_a_run_whose_noise_is_halved_ends_as_failed_with_its_audit_and_the_likely_causes(store, spec, monkeypatch):
+    from dpviz.training.random_streams import Seeded
+
+    monkeypatch.setattr(Seeded, "normal", lambda self, count: torch.randn(count, generator=self.generator) / 2)
+    run = store.get(Foreground(store, threads=1).start(spec(epochs=10)))
+    assert run.status == "failed"
+    assert run.audit.lower > run.audit.proven
+    assert run.error.startswith("the audit failed: the step audit shows an epsilon of at least")
+    assert "Likely causes: noise that is scaled by another sigma" in run.error
+    assert len(run.epochs) == 10
 
 
 def test_a_background_run_starts_at_once_and_ends_as_done(store, runner, spec, monkeypatch):

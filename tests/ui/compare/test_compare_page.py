@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from dpviz.privacy.audit import Audit, StepBound
 from dpviz.runs import write_cached
 from dpviz.runs.store.spending import Spending
 from dpviz.ui.common.export_figures import as_csv, as_html
@@ -127,6 +128,17 @@ def test_what_has_no_guarantee_is_listed_as_left_out_and_never_given_an_epsilon(
 def test_the_table_says_what_an_unfinished_run_really_spent(folders):
     keep(folders[0], made_run("a", status="stopped", count=2, written=Spending(30, 1.15, 1.25, at_most=True)))
     assert table(open_page(show="own"))["whole_run"].item() == "at most 1.250"
+
+
+def test_an_audit_stands_beside_epsilon_and_one_that_failed_is_named_in_red(folders):
+    keep(folders[0], made_run(audit=Audit(2.0, StepBound(1.5678, ()))))
+    at = open_page(show="own")
+    assert table(at)["audited"].item() == "≥ 1.567"
+    assert not at.error
+    keep(folders[0], made_run(status="failed", title="Odd", audit=Audit(2.0, StepBound(3.0, ()))))
+    (error,) = open_page(show="own").error
+    assert "The audit failed: the proven ε does not hold" in error.value
+    assert "Odd" in error.value
 
 
 # --- the question -----------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from dpviz.papers.records import VERDICTS
 from dpviz.runs.experiments import findings
 from dpviz.ui.papers.page import results
 from dpviz.ui.papers.results_table import results_table
-from dpviz.views.papers import table_frames
+from dpviz.views.papers import NONE, table_frames
 
 ROOT = Path(__file__).parents[3]
 
@@ -59,6 +59,14 @@ def test_a_table_shows_whole_names_and_notes_and_leads_to_the_page_that_runs_it(
     assert "Place" not in table  # nothing in it
     local = results_table(table_frames("prestige", {})["Table 3"], error=True)
     assert '<a href="local?recipe=prestige/mnist38-djw-hinge">' in local
+
+
+def test_audited_runs_stand_beside_claimed_and_sound_epsilon():
+    name = "losing-less/mnist-ce-t-cnn"
+    frame = next(f for f in table_frames("losing-less", results()[0]).values() if name in set(f["recipe"]))
+    assert frame[frame["recipe"] == name]["epsilon_audited"].iloc[0].startswith("≥ 2.3")
+    assert "Audited ε" in results_table(frame, error=False)
+    assert "Audited ε" not in results_table(frame.assign(epsilon_audited=NONE), error=False)
 
 
 def test_an_unknown_paper_in_the_address_opens_the_first(page):

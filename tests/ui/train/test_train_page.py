@@ -15,6 +15,7 @@ from streamlit.testing.v1 import AppTest
 
 from dpviz.papers import RECIPES
 from dpviz.privacy import Assumptions, InputError, Schedule, epoch_phases, epsilon, guarantee
+from dpviz.privacy.audit import Audit, Guesses, StepBound
 from dpviz.runs import Store, Summary, server_runner
 from dpviz.runs.settings import DEFAULT, parse_seeds
 from dpviz.runs.store.records import Progress
@@ -390,6 +391,25 @@ def test_compare_opens_on_the_dataset_of_a_run_with_its_curve_in_colour(folder):
     shown = parse_link(dict(parse_qsl(link.query_string)))
     assert shown.dataset == "fashion-mnist"
     assert shown.highlight == (group_of(made_run(dataset="fashion-mnist")),)
+
+
+def test_an_audit_is_shown_beside_epsilon_with_what_it_cannot_show(folder):
+    keep(folder, made_run(audit=Audit(2.0, StepBound(1.9, (Guesses(1.0, 40, 4000, 1200, 2700),)))))
+    at = open_page()
+    assert metrics(at)["Audited ε"] == "≥ 1.900"
+    (words,) = [caption.value for caption in at.caption if "Audited at least" in caption.value]
+    assert "Audited at least 1.900, proven at most 2.000 (4,000 looks at its noise)." in words
+    assert "is no proof" in words
+    keep(folder, made_run(curriculum="sample"))
+    assert any("No audit: the order comes from a model" in caption.value for caption in open_page().caption)
+
+
+def test_a_run_with_canaries_says_so_and_is_duplicated_with_them(folder):
+    keep(folder, made_run(canaries=300))
+    at = open_page()
+    assert any("2,000 examples and 300 canaries" in caption.value for caption in at.caption)
+    button(at, "Duplicate").click().run()
+    assert at.number_input(key="train.size.canaries").value == 300
 
 
 def test_a_run_in_the_address_is_the_one_that_is_shown(folder):

@@ -1,0 +1,316 @@
+"""Audits of a run while it trains: the noise that was really added, and canaries that were in or out by a coin.
+
+A loop of your own, here with Opacus, is audited with three lines:
+
+    audit = dpviz.StepAudit()
+    ...
+    optimizer.step()
+    audit.observe_opacus(optimizer)      # before zero_grad
+    ...
+    audit.result(sample_rate, delta)     # an Audit: proven at most, audited at least
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.special import chdtr, chdtrc
+from torch import Tensor
+
+from dpviz.privacy.audit import (
+    THRESHOLD,
+    Audit,
+    Guesses,
+    OneRunBound,
+    StepBound,
+    noise_level,
+    one_run_bound,
+    step_bound,
+)
+from dpviz.privacy.prices import epsilon
+from dpviz.privacy.records import Phase
+from dpviz.privacy.registry import InputError
+from dpviz.training.gradients.per_example import PerExample
+from dpviz.training.pricing import steps_guarantee
+from dpviz.training.random_streams import Seeded, seeded
+from dpviz.training.spec import RunSpec
+
+COORDINATES = 100  # per step; every parameter has one at least
+LOUD = 1000.0  # length of a canary's gradient before clipping, in units of C
+ALONE_EVERY = 50  # steps between two looks at the clipped gradient of one example
+SLACK = 1e-3  # by which a clipped gradient may exceed C: Opacus and single precision round
+FALSE_ALARM = 1e-6  # of a check, in an honest run
+
+# From each trial's parameter (its place in the list of parameters) to the canary's length after clipping, over C.
+Clip = Callable[[Tensor], Tensor]
+
+
+class StepAudit:
+    """Tells at each step whether coordinates of the noisy sum hold a canary, and counts how often that is right.
+
+    The noise is read off the result, so it is the noise that was added, not the noise that was meant. Each step takes
+    coordinates anew, evenly spread over every parameter. The same number of fixed ones shows whether the noise of
+    different steps is independent.
+    """
+
+    def __init__(self, seed: int = 0, coordinates: int = COORDINATES, stream: Seeded | None = None) -> None:
+        if not coordinates >= 1:
+            raise InputError(f"coordinates must be a whole number >= 1, got {coordinates}")
+        self.stream, self.coordinates = stream or Seeded(seed, "audit"), coordinates
+        self.counts: dict[float, list[int]] = {}  # noise level -> steps, trials, false and true positives
+        self.steps, self.longest, self.together = 0, 0.0, 0.0
+        self.sums = self.squares = np.zeros(0)
+        self.sizes = self.owners = self.even = torch.zeros(0, dtype=torch.long)
+
+    def observe(
+        self,
+        before: Sequence[Tensor],
+        after: Sequence[Tensor],
+        clip_norm: float,
+        sigma: float,
+        *,
+        scale: float = 1.0,
+        clip: Clip | None = None,
+    ) -> None:
+        """Look at one step: the sums of clipped gradients before noise, and `after` times `scale`, with noise.
+
+        One tensor per parameter. `clip` is the loop's own clipping, applied to canaries; without it they count as C.
+        """
+        if not (0 < clip_norm < math.inf and 0 < sigma < math.inf):
+            raise InputError(f"clip_norm and sigma must be finite numbers > 0, got {clip_norm} and {sigma}")
+        if len(self.sizes) == 0:
+            self._spread(before)
+        places = [*self.fixed, *self._places()]
+        parts = [(a.take(i), b.take(i)) for a, b, i in zip((*after,) * 2, (*before,) * 2, places, strict=True)]
+        noise = (torch.cat([a for a, _ in parts]).double() * scale - torch.cat([b for _, b in parts]).double()).cpu()
+        fixed, fresh = noise.numpy().reshape(2, -1) / clip_norm
+        canaries = clip(self.owners).double().cpu().numpy() if clip else 1.0
+        counts = self.counts.setdefault(noise_level(sigma), [0, 0, 0, 0])
+        hits = np.count_nonzero(fresh > THRESHOLD), np.count_nonzero(fresh + canaries > THRESHOLD)
+        for index, more in enumerate((1, fresh.size, *map(int, hits))):
+            counts[index] += more
+        self.steps += 1
+        self.sums += fixed / sigma
+        self.together += (fresh.sum() / sigma) ** 2 / fresh.size
+        self.squares += np.bincount(self.owners.numpy(), (fresh / sigma) ** 2)
+
+    def observe_opacus(self, optimizer: Any) -> None:
+        """Look at the step that an Opacus DPOptimizer has just taken; call it before zero_grad."""
+        parameters = [p for p in optimizer.params if getattr(p, "summed_grad", None) is not None]
+        scale = optimizer.expected_batch_size * optimizer.accumulated_iterations
+        self.observe(
+            [p.summed_grad for p in parameters],
+            [p.grad for p in parameters],
+            optimizer.max_grad_norm,
+            optimizer.noise_multiplier,
+            scale=scale if optimizer.loss_reduction == "mean" else 1.0,
+        )
+
+    def observe_alone(self, gradients: Iterable[Tensor], clip_norm: float) -> None:
+        """Look at the clipped gradient of one example, summed with no other: it must not be longer than C."""
+        length = math.sqrt(sum(float(part.double().square().sum()) for part in gradients)) / clip_norm
+        self.longest = max(self.longest, length)
+
+    def result(self, sample_rate: float, delta: float) -> Audit:
+        """What the audit shows of the steps that it saw, had they been Poisson samples at this rate."""
+        phases = [Phase(sigma, sample_rate, steps) for sigma, (steps, *_) in self.counts.items()]
+        if not phases:
+            raise InputError("nothing was observed yet; call observe after each step")
+        return Audit(epsilon(phases, delta).upper, self.bound(phases, delta))
+
+    def bound(self, phases: Iterable[Phase], delta: float) -> StepBound:
+        """What is left to these steps; noise levels that were not seen count nothing."""
+        return step_bound(
+            [Guesses(sigma, *counts) for sigma, counts in self.counts.items()], phases, delta, self.faults
+        )
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """Checks that failed, one sentence each; an honest run fails one with a probability of a few in a million."""
+        parts: list[str] = []
+        if self.longest > 1 + SLACK:
+            parts.append(f"an example's clipped gradient was {self.longest:.2f} times as long as the clipping norm")
+        if self.steps == 0:
+            return tuple(parts)
+        trials = self.steps * np.bincount(self.owners.numpy())
+        quiet = chdtr(trials, self.squares) * len(trials) < FALSE_ALARM
+        if quiet.any():
+            places = ", ".join(str(index + 1) for index in np.flatnonzero(quiet))
+            parts.append(f"there is too little noise on parameter {places} of {len(trials)}")
+        variance = self.squares.sum() / trials.sum()
+        if variance > 0:
+            by_steps = np.square(self.sums).sum() / self.steps / variance
+            if _odd(by_steps, self.sums.size):
+                parts.append("the noise of different steps is not independent")
+            if _odd(self.together / variance, self.steps):
+                parts.append("the noise of different coordinates is not independent")
+        return tuple(parts)
+
+    # --- which coordinates
+
+    def _spread(self, parameters: Sequence[Tensor]) -> None:
+        """Share the coordinates out: as many to each parameter, as far as it has them."""
+        sizes = [part.numel() for part in parameters]
+        share = max(1, self.coordinates // len(sizes))
+        shares = [min(share, size) for size in sizes]
+        self.device = parameters[0].device
+        self.sizes = torch.tensor(sizes)
+        self.owners = torch.arange(len(sizes)).repeat_interleave(torch.tensor(shares))
+        # Places in even steps through a parameter are all different, wherever they start.
+        self.even = torch.cat([torch.arange(k) * (size // k) for k, size in zip(shares, sizes, strict=True)])
+        self.shares = shares
+        self.fixed = self._split(self.even)
+        if self.steps == 0:
+            self.sums, self.squares = np.zeros(len(self.owners)), np.zeros(len(sizes))
+
+    def _places(self) -> tuple[Tensor, ...]:
+        start = (self.stream.uniform(len(self.sizes)) * self.sizes).long()
+        return self._split((self.even + start[self.owners]) % self.sizes[self.owners])
+
+    def _split(self, places: Tensor) -> tuple[Tensor, ...]:
+        parts: tuple[Tensor, ...] = places.to(self.device).split(self.shares)
+        return parts
+
+    # --- checkpoints
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "counts": [[sigma, *counts] for sigma, counts in self.counts.items()],
+            "steps": self.steps,
+            "longest": self.longest,
+            "together": float(self.together),
+            "sums": torch.from_numpy(self.sums.copy()),
+            "squares": torch.from_numpy(self.squares.copy()),
+            "stream": self.stream.state(),
+        }
+
+    def load(self, state: Mapping[str, Any], parameters: Sequence[Tensor]) -> None:
+        self.counts = {sigma: list(counts) for sigma, *counts in state["counts"]}
+        self.steps, self.longest, self.together = state["steps"], state["longest"], state["together"]
+        self.sums, self.squares = state["sums"].numpy().copy(), state["squares"].numpy().copy()
+        self.stream.load(state["stream"])
+        self._spread(parameters)
+
+
+def _odd(value: float, freedom: int) -> bool:
+    """Whether a chi-squared variable is far too small or far too large."""
+    return bool(2 * min(chdtr(freedom, value), chdtrc(freedom, value)) < FALSE_ALARM)
+
+
+class CanaryClipping:
+    """The run's own clipping, applied to canaries: gradients on one coordinate each, far longer than C."""
+
+    def __init__(self, perexample: PerExample) -> None:
+        self.perexample = perexample
+        layers = enumerate(perexample.layers)
+        self.layer_of = torch.tensor([index for index, layer in layers for _ in layer.parameters(recurse=False)])
+
+    def lengths(self, owners: Tensor, clip_norm: float) -> Tensor:
+        """How long each canary is after clipping, over C, given the parameter that it lies in."""
+        squared_norms = torch.zeros(len(self.perexample.layers), len(owners))
+        place = (self.layer_of[owners], torch.arange(len(owners)))
+        squared_norms[place] = (LOUD * clip_norm) ** 2
+        return self.perexample.clipping(squared_norms, clip_norm)[place] * LOUD
+
+
+class OneRunAudit:
+    """Canaries that are in the data or not, by a coin each, and what the noisy sums tell about them.
+
+    A canary's gradient lies on a coordinate of its own. What the other examples add there does not depend on the coins,
+    so it is taken out; so is nothing of the noise.
+    """
+
+    def __init__(self, canaries: int, parameters: Sequence[Tensor], stream: Seeded) -> None:
+        sizes = [part.numel() for part in parameters]
+        if canaries > sum(sizes):
+            raise InputError(f"canaries must be at most the model's {sum(sizes):,} weights, got {canaries:,}")
+        self.included = stream.uniform(canaries) < 0.5
+        order = torch.randperm(sum(sizes), generator=stream.generator)[:canaries].sort().values
+        ends = torch.tensor(sizes).cumsum(0)
+        self.owners = torch.bucketize(order, ends, right=True)
+        within = order - (ends - torch.tensor(sizes))[self.owners]
+        shares = torch.bincount(self.owners, minlength=len(sizes)).tolist()
+        self.places = within.to(parameters[0].device).split(shares)
+        self.scores = torch.zeros(canaries, dtype=torch.float64)
+        self.others = self.scores
+
+    @property
+    def guesses(self) -> int:
+        """How many canaries are guessed to be in: fixed ahead."""
+        return max(1, len(self.scores) // 10)
+
+    def add(self, sums: Sequence[Tensor], drawn: Tensor, clipped: Tensor) -> None:
+        """Add the clipped gradients of the canaries that are in the data and in this batch to the sums, in place."""
+        self.others = self._read(sums)
+        gradients = clipped * (self.included & drawn)
+        for part, places, some in zip(sums, self.places, gradients.split([len(p) for p in self.places]), strict=True):
+            part.put_(places, some.to(part.device, part.dtype), accumulate=True)
+
+    def observe(
+        self, after: Sequence[Tensor], clip_norm: float, sigma: float, sample_rate: float, scale: float
+    ) -> None:
+        """Add the step's log-likelihood ratio, in against out, to each canary's score."""
+        seen = (self._read(after) * scale - self.others) / clip_norm
+        ratio = (2 * seen - 1) / (2 * sigma**2)
+        drawn = torch.tensor(sample_rate, dtype=torch.float64)
+        self.scores += torch.logaddexp(torch.log1p(-drawn), drawn.log() + ratio)
+
+    def _read(self, parts: Sequence[Tensor]) -> Tensor:
+        return torch.cat([part.take(places) for part, places in zip(parts, self.places, strict=True)]).double().cpu()
+
+    def bound(self, delta: float) -> OneRunBound:
+        """Guess that the canaries with the highest scores are in, and count."""
+        top = self.scores.argsort(descending=True, stable=True)[: self.guesses]
+        return one_run_bound(len(self.scores), self.guesses, int(self.included[top].sum()), delta)
+
+
+class RunAudits:
+    """The audits of one run: step by step always, with canaries where its settings ask for them."""
+
+    def __init__(self, spec: RunSpec, perexample: PerExample) -> None:
+        self.spec, self.parameters = spec, list(perexample.model.parameters())
+        self.clipping = CanaryClipping(perexample)
+        self.step = StepAudit(stream=seeded(spec, "audit"))
+        few = spec.canaries
+        self.one_run = OneRunAudit(few, self.parameters, seeded(spec, "canaries")) if few else None
+
+    @property
+    def looks_alone(self) -> bool:
+        return self.step.steps % ALONE_EVERY == 1
+
+    def add_canaries(self, sums: Sequence[Tensor], drawn: Tensor, clip_norm: float) -> None:
+        if self.one_run:
+            lengths = self.clipping.lengths(self.one_run.owners, clip_norm)
+            self.one_run.add(sums, drawn, clip_norm * lengths)
+
+    def observe(self, sums: Sequence[Tensor], noisy_means: Sequence[Tensor], clip_norm: float, sigma: float) -> None:
+        """Look at a step: the sums before noise, and what the optimizer gets."""
+        scale = float(self.spec.batch_size)
+        clip = functools.partial(self.clipping.lengths, clip_norm=clip_norm)
+        self.step.observe(sums, noisy_means, clip_norm, sigma, scale=scale, clip=clip)
+        if self.one_run:
+            self.one_run.observe(noisy_means, clip_norm, sigma, self.spec.sample_rate, scale)
+
+    def result(self, spent: Sequence[Phase]) -> Audit:
+        """What they show of the steps that were taken, beside the epsilon that is proven for these."""
+        spec = self.spec
+        sound = steps_guarantee(spec.method, spec.curriculum, tuple(spent), spec.delta).sound
+        assert sound is not None  # audit_refusal
+        one_run = self.one_run.bound(spec.delta) if self.one_run else None
+        return Audit(sound.upper, self.step.bound(spent, spec.delta), one_run)
+
+    def state(self) -> dict[str, Any]:
+        return {"step": self.step.state(), "scores": self.one_run.scores.clone() if self.one_run else None}
+
+    def load(self, state: Mapping[str, Any] | None) -> None:
+        """Go on from a state; without one, from a checkpoint of before there were audits, begin here."""
+        if state is None:
+            return
+        self.step.load(state["step"], self.parameters)
+        if self.one_run:
+            self.one_run.scores = state["scores"].clone()
