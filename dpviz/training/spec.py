@@ -13,6 +13,7 @@ from typing import Any
 from dpviz.privacy.records import Phase, check_delta, epoch_phases
 from dpviz.privacy.registry import InputError, Knob, Value
 from dpviz.privacy.schedules import Schedule, check_epochs
+from dpviz.training.data.catalog import Dataset, OwnData
 from dpviz.training.tables import CHOICES, CURRICULA, DATASETS, METHODS, MODELS, OPTIMIZERS
 
 # RunSpec field -> the range it may take.
@@ -31,7 +32,11 @@ STREAMS = 2
 
 @dataclass(frozen=True)
 class RunSpec:
-    """Everything that decides a run's result. No device in it: where it ran is provenance."""
+    """Everything that decides a run's result. No device in it: where it ran is provenance.
+
+    `own` names a person's own data by their content too, and says enough to price and show the run without them; it is
+    looked up where it is not given.
+    """
 
     schedule: Schedule
     epochs: int
@@ -55,6 +60,7 @@ class RunSpec:
     recipe: str = ""
     knobs: tuple[tuple[str, Value], ...] = ()
     streams: int = STREAMS
+    own: OwnData | None = None
 
     def __post_init__(self) -> None:
         if self.streams not in range(1, STREAMS + 1):
@@ -64,6 +70,8 @@ class RunSpec:
         self.schedule.sigmas(self.epochs)
         for name, knob in NUMBERS.items():
             object.__setattr__(self, name, knob.check(name, getattr(self, name)))
+        if self.own is None or self.own.name != self.dataset:
+            object.__setattr__(self, "own", DATASETS[self.dataset].own)
         given = dict(self.knobs)
         for key in given:
             if key.partition(".")[0] not in CHOICES:
@@ -72,7 +80,8 @@ class RunSpec:
         for choice, table in CHOICES.items():
             prefix = choice + "."
             own = {key.removeprefix(prefix): value for key, value in given.items() if key.startswith(prefix)}
-            for knob_name, value in table[getattr(self, choice)].complete(own).items():
+            entry = self.data if choice == "dataset" else table[getattr(self, choice)]
+            for knob_name, value in entry.complete(own).items():
                 complete[prefix + knob_name] = value
         object.__setattr__(self, "knobs", tuple(sorted(complete.items())))
         if self.batch_size > self.size:
@@ -80,9 +89,14 @@ class RunSpec:
         _refuse_meaningless(self)
 
     @property
+    def data(self) -> Dataset:
+        """What is known of the run's data, of own data also where they are not on this machine."""
+        return self.own.dataset if self.own else DATASETS[self.dataset]
+
+    @property
     def size(self) -> int:
         """Training examples that the run uses; the accountant counts these."""
-        whole = DATASETS[self.dataset].size
+        whole = self.data.size
         if self.subset > whole:
             raise InputError(f"subset must be at most the {whole:,} examples of {self.dataset}, got {self.subset:,}")
         return self.subset or whole
@@ -107,7 +121,9 @@ class RunSpec:
 
     def to_json(self) -> dict[str, Any]:
         data = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        return data | {"schedule": self.schedule.to_json(), "knobs": dict(self.knobs)}
+        own = data.pop("own")
+        data |= {"schedule": self.schedule.to_json(), "knobs": dict(self.knobs)}
+        return data | ({"own": own.to_json()} if own else {})
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RunSpec:
@@ -129,6 +145,7 @@ class RunSpec:
             | {
                 "schedule": Schedule.from_json(data["schedule"]),
                 "knobs": tuple(sorted(data.get("knobs", {}).items())),
+                "own": OwnData.from_json(data.get("dataset"), data["own"]) if "own" in data else None,
             }
         )
         return cls(**rest)
@@ -153,7 +170,7 @@ class RunSpec:
 
 
 def _refuse_meaningless(spec: RunSpec) -> None:
-    model, dataset, method = MODELS[spec.model], DATASETS[spec.dataset], METHODS[spec.method]
+    model, dataset, method = MODELS[spec.model], spec.data, METHODS[spec.method]
     refusals = {
         f"{model.name} takes images of shape {model.shape}, but {dataset.name} has {dataset.shape}; choose another "
         "model": not model.takes(dataset),
