@@ -103,6 +103,11 @@ def available(data_dir: Path | None = None) -> list[tuple[str, Path | None]]:
     return [(name, find(name, data_dir)) for name in DATASETS]
 
 
+def here(data_dir: Path | None = None) -> list[str]:
+    """The datasets that can be trained on: found, or downloaded when a run needs them."""
+    return [name for name, place in available(data_dir) if place or DATASETS[name].torchvision]
+
+
 def _existing(path: Path) -> Path | None:
     """The file itself, or for a .gz also its unpacked twin, which torchvision leaves beside it."""
     candidates = (path, path.with_suffix("")) if path.suffix == ".gz" else (path,)

@@ -6,10 +6,11 @@ time makes the rows. Both formats are read by pyarrow.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -40,7 +41,7 @@ def csv_source(path: Path, options: Options) -> Source:
     pyarrow = _arrow()
     with readable(path.name, "CSV", OSError), path.open("rb") as file:
         first = file.readline(BLOCK)
-    separator = max(",;\t", key=lambda letter: first.count(letter.encode()))
+    separator = _separator(first)
 
     def pieces() -> Iterator[pa.RecordBatch]:
         import pyarrow.csv as arrow_csv
@@ -55,6 +56,10 @@ def csv_source(path: Path, options: Options) -> Source:
             yield from reader
 
     return _source(path, "CSV", pieces, options)
+
+
+def _separator(first: bytes) -> str:
+    return max(",;\t", key=lambda letter: first.count(letter.encode()))
 
 
 def parquet_source(path: Path, options: Options) -> Source:
@@ -79,6 +84,21 @@ def _arrow() -> Any:
             "tables are read by pyarrow, which is not installed; add it with the extra data: pip install 'dpviz[data]'"
         ) from None
     return pyarrow
+
+
+def column_names(file: BinaryIO, suffix: str) -> list[str]:
+    """The columns of a table that is at hand, for choosing the label among them."""
+    pyarrow = _arrow()
+    import pyarrow.csv as arrow_csv
+    import pyarrow.parquet as arrow_parquet
+
+    file.seek(0)
+    with readable("the file", suffix.removeprefix("."), pyarrow.ArrowException, OSError, ValueError):
+        if suffix == ".parquet":
+            return list(arrow_parquet.read_schema(file).names)
+        first = file.readline(BLOCK)
+        parse = arrow_csv.ParseOptions(delimiter=_separator(first))
+        return list(arrow_csv.read_csv(io.BytesIO(first), parse_options=parse).column_names)
 
 
 # --- what the columns hold ----------------------------------------------------------------------------------------
