@@ -6,6 +6,7 @@ how large it is, and no more than that is read.
 
 from __future__ import annotations
 
+import contextlib
 import lzma
 import math
 import zipfile
@@ -96,25 +97,26 @@ def _check_names(archive: zipfile.ZipFile) -> None:
         raise InputError(f"the archive must hold x_train, y_train, x_test and y_test and nothing else, got {shown}")
 
 
-def _open(archive: zipfile.ZipFile, name: str) -> tuple[IO[bytes], Member]:
+@contextlib.contextmanager
+def _opened(archive: zipfile.ZipFile, name: str) -> Iterator[tuple[IO[bytes], Member]]:
     """A member, read up to its first value."""
-    file = archive.open(f"{name}.npy")
-    version = np.lib.format.read_magic(file)
-    if version not in HEADERS:
-        raise InputError(f"{name} has an array format that is not known ({version}); save it again with np.savez")
-    shape, fortran, dtype = HEADERS[version](file, max_header_size=10_000)
-    if dtype.hasobject or dtype.kind not in "uif":
-        raise InputError(
-            f"{name} must hold plain numbers, and its type is {str(dtype)[:30]}; pickled objects are never opened"
-        )
-    if fortran and len(shape) > 1:
-        raise InputError(f"{name} is stored by columns; save np.ascontiguousarray({name}) instead")
-    return file, Member(name, shape, dtype)
+    with archive.open(f"{name}.npy") as file:
+        version = np.lib.format.read_magic(file)
+        if version not in HEADERS:
+            raise InputError(f"{name} has an array format that is not known ({version}); save it again with np.savez")
+        shape, by_columns, dtype = HEADERS[version](file, max_header_size=10_000)
+        if dtype.hasobject or dtype.kind not in "uif":
+            raise InputError(
+                f"{name} must hold plain numbers, and its type is {str(dtype)[:30]}; pickled objects are never opened"
+            )
+        if by_columns and len(shape) > 1:
+            raise InputError(f"{name} is stored by columns; save np.ascontiguousarray({name}) instead")
+        yield file, Member(name, shape, dtype)
 
 
 def _member(archive: zipfile.ZipFile, name: str) -> Member:
-    file, member = _open(archive, name)
-    file.close()
+    with _opened(archive, name) as (_, member):
+        pass
     if not (member.shape and 1 <= member.shape[0] <= MAX_EXAMPLES and 1 <= math.prod(member.shape[1:]) <= MAX_NUMBERS):
         raise InputError(
             f"{name} must hold 1 to {MAX_EXAMPLES:,} examples of up to {MAX_NUMBERS:,} numbers, got shape "
@@ -127,9 +129,8 @@ def _member(archive: zipfile.ZipFile, name: str) -> Member:
 
 def _rows(archive: zipfile.ZipFile, member: Member) -> Iterator[tuple[int, Array]]:
     """The number of the first row and some rows, flat."""
-    file, _ = _open(archive, member.name)
     step = max(1, CHUNK // member.row_bytes)
-    with file:
+    with _opened(archive, member.name) as (file, _):
         for first in range(0, member.shape[0], step):
             rows = min(step, member.shape[0] - first)
             content = file.read(rows * member.row_bytes)

@@ -176,7 +176,7 @@ def _write_arrays(folder: Path, source: Source, on_progress: Progress) -> None:
     for places, inputs, labels in source.batches():
         with np.errstate(over="ignore", invalid="ignore"):
             scaled = source.scaling(inputs).astype(source.dtype)
-        if not np.isfinite(scaled).all():
+        if not (np.isfinite(inputs).all() and np.isfinite(scaled).all()):
             raise InputError("inputs must be finite numbers, also after scaling, and some are NaN or infinite")
         first = places < train
         x_train[places[first]], y_train[places[first]] = scaled[first], labels[first]
