@@ -28,6 +28,14 @@ def cached_runs_folder() -> Path:
     return Path(os.environ.get("DPVIZ_CACHED_RUNS") or ROOT / "cached_runs")
 
 
+def own_data_folder() -> Path:
+    """Datasets that a person added: in DPVIZ_DATA, else in `data` of a checkout, else in the user's data folder."""
+    asked = os.environ.get("DPVIZ_DATA")
+    if asked:
+        return Path(asked).expanduser() / "own"
+    return (PROJECT_DATA if IN_CHECKOUT else user_data_folder() / "data") / "own"
+
+
 def cache_folder() -> Path:
     """What can be made or downloaded again."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dpviz"

@@ -8,6 +8,7 @@ from dpviz.privacy.registry import InputError
 from dpviz.ui.common.actions import show_problem
 from dpviz.ui.common.cards import input_error
 from dpviz.ui.common.shell import ensure_navigation
+from dpviz.ui.train.add_data import add_data
 from dpviz.ui.train.launch import launch_panel
 from dpviz.ui.train.run_form import prepare, settings_form
 from dpviz.ui.train.run_panel import runs_panel
@@ -28,6 +29,7 @@ with form:
     note = NOTE.take()
     if note:
         st.info(note)
+    add_data()
     try:
         spec = settings_form()
         launch_panel(spec)

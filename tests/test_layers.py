@@ -15,6 +15,7 @@ HOMES = {
     "torchvision": {"training"},
     "opacus": {"training", "runs"},
     "kymatio": {"training"},
+    "pyarrow": {"training"},
     "plotly": {"views"},
     "pandas": {"views", "ui"},
     "streamlit": {"ui", "pages", "app", "serve"},

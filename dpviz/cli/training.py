@@ -1,4 +1,4 @@
-"""train, runs, data: training from the command line, and the runs it leaves."""
+"""train, runs: training from the command line, and the runs it leaves."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ from dpviz.runs.settings import DEFAULT, change, parse, parse_seeds, with_listed
 from dpviz.runs.store.records import Run, Summary, epochs_text
 from dpviz.runs.store.store import MAX_TITLE, Store
 from dpviz.training.spec import RunSpec
-from dpviz.training.tables import DATASETS
 
 EXIT_CODES = {"failed": 1, "stopped": 130}
 
@@ -44,7 +43,7 @@ def _train_arguments(parser: argparse.ArgumentParser) -> None:
         help="change a setting: batch_size=256, optimizer=adam, optimizer.beta1=0.8, schedule=linear, "
         "schedule.start=5, schedule=5,4,3; may be given several times",
     )
-    parser.add_argument("--dataset", help="what to train on; dpviz data lists them")
+    parser.add_argument("--dataset", help="what to train on; dpviz data lists them (the same as --set dataset=...)")
     parser.add_argument("--model", help="a model by name, or a function of your own: package.module:function")
     parser.add_argument("--epochs", type=whole, help="train so long; the schedule is drawn over them by its formula")
     parser.add_argument("--seeds", help="one run per seed, for example 0,1,2")
@@ -280,32 +279,7 @@ def _delete(store: Store, args: argparse.Namespace) -> Result:
 ACTIONS = {"list": _list, "show": _show, "resume": _resume, "export": _export, "delete": _delete}
 
 
-# --- data ---------------------------------------------------------------------------------------------------------
-
-
-def _data_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--data-dir", type=Path, help="folder to look in first (or set DPVIZ_DATA)")
-
-
-def _data(args: argparse.Namespace) -> Result:
-    from dpviz.training.data.readers import available, places
-
-    folders = available(args.data_dir)
-    rows = [(name, "yes" if folder else "no", str(folder) if folder else None) for name, folder in folders]
-    text = table(("dataset", "there", "folder"), rows)
-    missing = [name for name, folder in folders if folder is None]
-    if missing:
-        text += "\n\nMissing ones are downloaded when a run needs them, or can be put by hand into "
-        text += f"{places(args.data_dir)[0]}:"
-        text += "".join(
-            f"\n  {name}: {DATASETS[name].folder}/ with {', '.join(DATASETS[name].files)}" for name in missing
-        )
-    data = [{"dataset": name, "there": there == "yes", "folder": folder} for name, there, folder in rows]
-    return {"datasets": data}, text
-
-
 COMMANDS = (
     Command("train", "train privately, from a recipe or your own settings", _train_arguments, _train),
     Command("runs", "list, show, resume, export or delete runs", _runs_arguments, _runs),
-    Command("data", "show which datasets are there and where", _data_arguments, _data),
 )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from dpviz.privacy.registry import InputError
 from dpviz.training.spec import RunSpec
-from dpviz.training.tables import DATASETS, MODELS
+from dpviz.training.tables import MODELS
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,8 @@ LIMITS: dict[str, Limit] = {
     "weights": Limit(5_000_000, "DPVIZ_MAX_WEIGHTS", "weights a model", "choose a smaller model"),
     "queue": Limit(500, "DPVIZ_MAX_QUEUE", "waiting runs", "wait until some have ended"),
     "upload": Limit(20, "DPVIZ_MAX_UPLOAD_MB", "MB a file", "bring fewer rows"),
+    "own_data": Limit(20_000, "DPVIZ_MAX_DATA_MB", "MB an own dataset", "bring fewer or smaller examples"),
+    "own_datasets": Limit(100, "DPVIZ_MAX_DATASETS", "own datasets", "remove one that is no longer needed"),
 }
 
 
@@ -54,7 +56,7 @@ def check_spec(spec: RunSpec) -> RunSpec:
     """Settings that this server takes; anything above a limit is refused by name."""
     LIMITS["epochs"].check(spec.epochs)
     LIMITS["batch_size"].check(spec.batch_size)
-    LIMITS["weights"].check(MODELS[spec.model].weights(DATASETS[spec.dataset], spec.knobs_of("model")))
+    LIMITS["weights"].check(MODELS[spec.model].weights(spec.data, spec.knobs_of("model")))
     return spec
 
 

@@ -14,6 +14,7 @@ from dpviz.privacy.guarantees import rule_of
 from dpviz.privacy.records import Phase, check_delta, epoch_phases
 from dpviz.privacy.registry import InputError, Knob, Value
 from dpviz.privacy.schedules import Schedule, check_epochs
+from dpviz.training.data.catalog import Dataset, OwnData
 from dpviz.training.tables import CHOICES, CURRICULA, DATASETS, METHODS, MODELS, OPTIMIZERS
 
 # RunSpec field -> the range it may take.
@@ -33,7 +34,11 @@ STREAMS = 2
 
 @dataclass(frozen=True)
 class RunSpec:
-    """Everything that decides a run's result. No device in it: where it ran is provenance."""
+    """Everything that decides a run's result. No device in it: where it ran is provenance.
+
+    `own` names a person's own data by their content too, and says enough to price and show the run without them; it is
+    looked up where it is not given.
+    """
 
     schedule: Schedule
     epochs: int
@@ -58,6 +63,7 @@ class RunSpec:
     knobs: tuple[tuple[str, Value], ...] = ()
     streams: int = STREAMS
     canaries: int = 0
+    own: OwnData | None = None
 
     def __post_init__(self) -> None:
         if self.streams not in range(1, STREAMS + 1):
@@ -67,6 +73,8 @@ class RunSpec:
         self.schedule.sigmas(self.epochs)
         for name, knob in NUMBERS.items():
             object.__setattr__(self, name, knob.check(name, getattr(self, name)))
+        if self.own is None or self.own.name != self.dataset:
+            object.__setattr__(self, "own", DATASETS[self.dataset].own)
         given = dict(self.knobs)
         for key in given:
             if key.partition(".")[0] not in CHOICES:
@@ -75,12 +83,18 @@ class RunSpec:
         for choice, table in CHOICES.items():
             prefix = choice + "."
             own = {key.removeprefix(prefix): value for key, value in given.items() if key.startswith(prefix)}
-            for knob_name, value in table[getattr(self, choice)].complete(own).items():
+            entry = self.data if choice == "dataset" else table[getattr(self, choice)]
+            for knob_name, value in entry.complete(own).items():
                 complete[prefix + knob_name] = value
         object.__setattr__(self, "knobs", tuple(sorted(complete.items())))
         if self.batch_size > self.size:
             raise InputError(f"batch_size must be at most the {self.size:,} training examples, got {self.batch_size:,}")
         _refuse_meaningless(self)
+
+    @property
+    def data(self) -> Dataset:
+        """What is known of the run's data, of own data also where they are not on this machine."""
+        return self.own.dataset if self.own else DATASETS[self.dataset]
 
     @property
     def size(self) -> int:
@@ -90,7 +104,7 @@ class RunSpec:
     @property
     def examples(self) -> int:
         """Training examples of the dataset that the run uses."""
-        whole = DATASETS[self.dataset].size
+        whole = self.data.size
         if self.subset > whole:
             raise InputError(f"subset must be at most the {whole:,} examples of {self.dataset}, got {self.subset:,}")
         return self.subset or whole
@@ -114,10 +128,11 @@ class RunSpec:
         return {key.removeprefix(choice + "."): value for key, value in self.knobs if key.startswith(choice + ".")}
 
     def to_json(self) -> dict[str, Any]:
-        """The settings by name. Canaries are named where there are any: keys of older runs stay as they are."""
-        left_out = () if self.canaries else ("canaries",)
+        """The settings by name. Canaries and own data are named where there are any: keys of older runs stay."""
+        left_out = {"own"} if self.canaries else {"own", "canaries"}
         data = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in left_out}
-        return data | {"schedule": self.schedule.to_json(), "knobs": dict(self.knobs)}
+        data |= {"schedule": self.schedule.to_json(), "knobs": dict(self.knobs)}
+        return data | ({"own": self.own.to_json()} if self.own else {})
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RunSpec:
@@ -139,6 +154,7 @@ class RunSpec:
             | {
                 "schedule": Schedule.from_json(data["schedule"]),
                 "knobs": tuple(sorted(data.get("knobs", {}).items())),
+                "own": OwnData.from_json(data.get("dataset"), data["own"]) if "own" in data else None,
             }
         )
         return cls(**rest)
@@ -163,7 +179,7 @@ class RunSpec:
 
 
 def _refuse_meaningless(spec: RunSpec) -> None:
-    MODELS[spec.model].check(DATASETS[spec.dataset], spec.knobs_of("model"))
+    MODELS[spec.model].check(spec.data, spec.knobs_of("model"))
     method = METHODS[spec.method]
     refusals = {
         f"{method.name} has no noise and no clipping, so a noise schedule other than constant 0 has no meaning; set it "

@@ -21,7 +21,8 @@ SHARES = {
     "libsvm": 0.10,
     "curves": 0.05,
     "imports": 0.05,
-    "store": 0.15,
+    "own data": 0.05,
+    "store": 0.10,
     "specs": 0.05,
     "flags": 0.10,
 }

@@ -97,7 +97,7 @@ class RayRunner(Runner):
         )
         self._flags = self._ray.remote(num_cpus=0, scheduling_strategy=here())(StopFlags).remote()
         self._streams: dict[str, Any] = {}
-        self._data: dict[tuple[str, bool, int], Any] = {}
+        self._data: dict[tuple[object, ...], Any] = {}
         self._data_guard = threading.Lock()
         _open_runners().add(self)
 
@@ -188,7 +188,7 @@ class RayRunner(Runner):
 
     def _shared_data(self, spec: RunSpec, options: RunOptions) -> Any:
         """The run's data or features in the object store: read and put there once for all runs that use them."""
-        key = (spec.dataset, spec.model.startswith("scatter-"), spec.subset)
+        key = (spec.dataset, spec.own, spec.model.startswith("scatter-"), spec.subset)
         with self._data_guard:
             if key not in self._data:
                 from dpviz.training.data.scatter_features import load_for

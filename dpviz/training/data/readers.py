@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpviz.paths import PROJECT_DATA, cache_folder
+from dpviz.paths import PROJECT_DATA, cache_folder, own_data_folder
 from dpviz.privacy.registry import InputError
 from dpviz.training.data.catalog import DATASETS, Dataset
 from dpviz.training.data.cifar_batches import read_batch
@@ -68,7 +68,7 @@ class Data:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
             images, labels, test_images, test_labels = (torch.from_numpy(arrays[name]) for name in _TENSORS)
-        return cls(images, labels, test_images, test_labels, int(arrays["classes"]))
+        return cls(images, labels.long(), test_images, test_labels.long(), int(arrays["classes"]))
 
     def first(self, examples: int) -> Data:
         """The same test set, and only the first so many training examples."""
@@ -92,7 +92,7 @@ def places(data_dir: Path | None = None) -> tuple[Path, ...]:
 def find(name: str, data_dir: Path | None = None) -> Path | None:
     """The first place that has every file of the dataset, or None."""
     dataset = DATASETS[name]
-    for place in places(data_dir):
+    for place in (own_data_folder(),) if dataset.own else places(data_dir):
         if all(_existing(place / dataset.folder / file) for file in dataset.files):
             return place
     return None
@@ -101,6 +101,11 @@ def find(name: str, data_dir: Path | None = None) -> Path | None:
 def available(data_dir: Path | None = None) -> list[tuple[str, Path | None]]:
     """Every dataset and where it was found."""
     return [(name, find(name, data_dir)) for name in DATASETS]
+
+
+def here(data_dir: Path | None = None) -> list[str]:
+    """The datasets that can be trained on: found, or downloaded when a run needs them."""
+    return [name for name, place in available(data_dir) if place or DATASETS[name].torchvision]
 
 
 def _existing(path: Path) -> Path | None:
@@ -112,29 +117,43 @@ def _existing(path: Path) -> Path | None:
 # --- reading ------------------------------------------------------------------------------------------------------
 
 
-def load(name: str, data_dir: Path | None = None, subset: int = 0, *, on_download: Progress | None = None) -> Data:
-    """A dataset's pixels, minus the mean and over the standard deviation of its entry; `subset` keeps the first few.
+def load(
+    dataset: str | Dataset, data_dir: Path | None = None, subset: int = 0, *, on_download: Progress | None = None
+) -> Data:
+    """A dataset as a model takes it; `subset` keeps the first few examples.
 
-    Kept in memory for the next caller (the two used last). Downloads what is not found; if that fails too, the error
-    says which files to put where.
+    Kept in memory for the next caller (the two used last); own data stay on disk. Downloads what is not found; if that
+    fails too, the error says which files to put where.
     """
-    where = find(name, data_dir) or download(name, data_dir, on_download or _download_bar())
-    whole = _load(name, where)
+    entry = DATASETS[dataset] if isinstance(dataset, str) else dataset
+    if entry.own:
+        whole = _read(entry, own_data_folder())
+    else:
+        whole = _load(
+            entry.name, find(entry.name, data_dir) or download(entry.name, data_dir, on_download or _download_bar())
+        )
     return whole.first(subset) if subset else whole
 
 
 @functools.lru_cache(maxsize=2)
 def _load(name: str, where: Path) -> Data:
+    return _read(DATASETS[name], where)
+
+
+def _read(dataset: Dataset, where: Path) -> Data:
+    (images, labels), (test_images, test_labels) = dataset.function(dataset, where)
+    arrays = (_scaled(dataset, images), labels, _scaled(dataset, test_images), test_labels)
+    return Data.of_arrays(dict(zip(_TENSORS, arrays, strict=True)) | {"classes": np.array(dataset.classes)})
+
+
+def _scaled(dataset: Dataset, inputs: np.ndarray) -> np.ndarray:
+    """Pixels over 255, minus the mean and over the standard deviation of the entry; anything else is scaled already."""
+    if inputs.dtype != np.uint8:
+        return inputs
     import torch
 
-    dataset = DATASETS[name]
     mean, std = (torch.tensor(numbers).view(1, -1, 1, 1) for numbers in (dataset.mean, dataset.std))
-
-    def tensors(pixels: np.ndarray, labels: np.ndarray) -> tuple[Tensor, Tensor]:
-        return torch.from_numpy(pixels).float().div_(255).sub_(mean).div_(std), torch.from_numpy(labels).long()
-
-    train, test = dataset.function(dataset, where)
-    return Data(*tensors(*train), *tensors(*test), classes=dataset.classes)
+    return torch.from_numpy(inputs).float().div_(255).sub_(mean).div_(std).numpy()
 
 
 Arrays = tuple[np.ndarray, np.ndarray]

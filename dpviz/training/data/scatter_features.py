@@ -17,9 +17,10 @@ from torch import Tensor
 
 from dpviz.paths import cache_folder
 from dpviz.privacy.registry import InputError
+from dpviz.training.data.catalog import Dataset
 from dpviz.training.data.readers import Data, load
 from dpviz.training.spec import RunSpec
-from dpviz.training.tables import DATASETS, MODELS
+from dpviz.training.tables import MODELS
 
 SCALES, ANGLES = 2, 8
 CHUNK = 500
@@ -27,33 +28,39 @@ CHUNK = 500
 
 def load_for(spec: RunSpec, data_dir: Path | None = None) -> Data:
     """The data a run trains on: pixels, or ScatterNet features for the models that start from those."""
-    data = load(spec.dataset, data_dir, spec.subset)
-    return scattered(spec.dataset, data) if MODELS[spec.model].scattered else data
+    data = load(spec.data, data_dir, spec.subset)
+    return scattered(spec.data, data) if MODELS[spec.model].scattered else data
 
 
 _last: dict[tuple[str, int, int], Data] = {}
 _one_at_a_time = threading.Lock()  # a run and a trial may both ask; two sets of features would take twice the memory
 
 
-def scattered(name: str, data: Data) -> Data:
+def scattered(dataset: Dataset, data: Data) -> Data:
     """The dataset with features in place of pixels: computed once, then read from dpviz's cache folder.
 
     Stored and held in half precision, which keeps all 60,000 images of CIFAR-10 under 2 GB; batches are widened when
     they are drawn. Only the features used last stay in memory.
     """
-    key = (name, len(data.train_images), len(data.test_images))
+    key = (_cache_name(dataset), len(data.train_images), len(data.test_images))
     with _one_at_a_time:
         if key not in _last:
-            train, test = _features(name, "train", data.train_images), _features(name, "test", data.test_images)
+            train = _features(dataset, "train", data.train_images)
+            test = _features(dataset, "test", data.test_images)
             _last.clear()
             _last[key] = Data(train, data.train_labels, test, data.test_labels, data.classes)
         return _last[key]
 
 
-def _features(name: str, part: str, images: Tensor) -> Tensor:
-    path = cache_folder() / f"{name}-scatter-{part}-{len(images)}.pt"
+def _cache_name(dataset: Dataset) -> str:
+    """Own data by their content too: others may get the same name later."""
+    return f"{dataset.name}-{dataset.own.content_hash[:16]}" if dataset.own else dataset.name
+
+
+def _features(dataset: Dataset, part: str, images: Tensor) -> Tensor:
+    path = cache_folder() / f"{_cache_name(dataset)}-scatter-{part}-{len(images)}.pt"
     if not path.is_file():
-        features = scatter(name, images)
+        features = scatter(dataset, images)
         _write(path, features)
         return features
     features = torch.load(path, weights_only=True)
@@ -65,15 +72,14 @@ def _features(name: str, part: str, images: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def scatter(name: str, images: Tensor) -> Tensor:
+def scatter(dataset: Dataset, images: Tensor) -> Tensor:
     """ScatterNet features of normalised images: [examples, 81 x colours, height / 4, width / 4]."""
     # Not `from kymatio.torch import ...`: that also imports its 3D part, which needs a SciPy function that is gone.
     from kymatio.scattering2d.frontend.torch_frontend import ScatteringTorch2D
 
     scattering = ScatteringTorch2D(J=SCALES, shape=tuple(images.shape[2:]), L=ANGLES)
-    constants = (DATASETS[name].mean, DATASETS[name].std)
-    mean, std = (torch.tensor(numbers).view(1, -1, 1, 1) for numbers in constants)
-    return torch.cat([scattering(some * std + mean).flatten(1, 2).half() for some in images.split(CHUNK)])
+    mean, std = (torch.tensor(numbers).view(1, -1, 1, 1) for numbers in (dataset.mean, dataset.std))
+    return torch.cat([scattering(some.float() * std + mean).flatten(1, 2).half() for some in images.split(CHUNK)])
 
 
 def _write(path: Path, features: Tensor) -> None:

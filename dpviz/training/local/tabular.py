@@ -11,13 +11,14 @@ import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dpviz.privacy.registry import Entry, InputError, Table
-from dpviz.training.data.catalog import DATASETS
-from dpviz.training.data.readers import find, parse_idx, places, verified
+from dpviz.training.data.catalog import DATASETS, Dataset
+from dpviz.training.data.readers import Arrays, find, parse_idx, places, verified
 from dpviz.training.limits import LIMITS
 from dpviz.training.local.parsing import check_content, check_size, parse_csv, parse_libsvm
 
@@ -238,6 +239,39 @@ TABULARS = Table(
 )
 
 
+# --- the same data for private training ---------------------------------------------------------------------------
+
+
+def read_classes(dataset: Dataset, where: Path) -> tuple[Arrays, Arrays]:
+    """An entry of DATASETS whose rows are made here, each from its own record alone; its classes count from 0."""
+    for file in dataset.files:
+        verified(dataset, where, file)
+    data: Tabular = TABULARS[dataset.name].function(where)
+    return _arrays(data.train_rows, data.train_labels), _arrays(data.test_rows, data.test_labels)
+
+
+# Published with the data, so they cost no privacy; ten measurements: their mean, its standard error, the worst.
+BREAST_CANCER_MAXIMA = (
+    *(28.11, 39.28, 188.5, 2501.0, 0.1634, 0.3454, 0.4268, 0.2012, 0.304, 0.09744),
+    *(2.873, 4.885, 21.98, 542.2, 0.03113, 0.1354, 0.396, 0.05279, 0.07895, 0.02984),
+    *(36.04, 49.54, 251.2, 4254.0, 0.2226, 1.058, 1.252, 0.291, 0.6638, 0.2075),
+)
+
+
+def read_breast_cancer(dataset: Dataset, where: Path) -> tuple[Arrays, Arrays]:
+    """Measurements over their published maxima, split as above."""
+    from sklearn.datasets import load_breast_cancer
+
+    rows, benign = load_breast_cancer(return_X_y=True)
+    test, train = np.split(split_order(len(rows)), [len(rows) - dataset.size])
+    rows, labels = rows / BREAST_CANCER_MAXIMA, 1 - benign
+    return _arrays(rows[train], labels[train]), _arrays(rows[test], labels[test])
+
+
+def _arrays(rows: FloatArray, labels: npt.NDArray[Any]) -> Arrays:
+    return rows.astype(np.float32), (labels > 0).astype(np.int64)
+
+
 # --- files that people bring --------------------------------------------------------------------------------------
 
 
@@ -262,12 +296,16 @@ def read_upload(content: bytes, name: str, label: str | None = None) -> Tabular:
     return split(Path(name).name[:80], rows, labels)
 
 
+def split_order(rows: int) -> npt.NDArray[np.int64]:
+    """The rows in an order by a public seed; those for testing come first."""
+    return np.random.default_rng(0).permutation(rows)
+
+
 def split(name: str, rows: FloatArray, labels: FloatArray) -> Tabular:
     """A fixed fifth of the rows for testing; features scaled, a constant one added (intercept), rows to length 1."""
     if len(rows) < MIN_ROWS:
         raise InputError(f"there must be at least {MIN_ROWS} rows to train and test on, got {len(rows)}")
-    order = np.random.default_rng(0).permutation(len(rows))
-    test, train = np.split(order, [round(TEST_SHARE * len(rows))])
+    test, train = np.split(split_order(len(rows)), [round(TEST_SHARE * len(rows))])
     if len(np.unique(labels[train])) < 2 or len(np.unique(labels[test])) < 2:
         raise InputError("both classes must have several rows; one of them is too rare to train and test on")
     # Whole arrays are made once and then changed in place: at the largest size allowed each takes 80 MB.

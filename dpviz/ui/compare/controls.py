@@ -23,7 +23,8 @@ AUTOMATIC = "Automatic: plain DP-SGD, constant noise"
 def question(whole: Material) -> None:
     """The question in three controls: where, at which epsilon, against what."""
     left, middle, right = st.columns([5, 4, 4], vertical_alignment="bottom")
-    names = [name for name in DATASETS if name in set(whole.experiments["dataset"])] or list(DATASETS)
+    compared = {name for name in whole.experiments["dataset"] if name}
+    names = sorted(compared, key=[*DATASETS, *sorted(compared)].index) or list(DATASETS)  # own data may be gone
     at, held = st.session_state[key("at")], st.session_state[key("dataset")]
     options = [*names, ALL] if held in (*names, ALL) else [*names, held, ALL]
     left.segmented_control(

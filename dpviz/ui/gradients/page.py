@@ -7,7 +7,6 @@ from typing import Any
 import streamlit as st
 
 from dpviz.runs import Run
-from dpviz.training.tables import DATASETS
 from dpviz.ui.common.markdown import plain
 from dpviz.ui.common.runs import cached, load_all, store
 from dpviz.ui.common.session import Keys, Slot
@@ -128,7 +127,7 @@ def confusions(run: Run, other: Run | None, epoch: int) -> None:
         at = min(epoch, last)
         place.markdown(f"**{plain(run_name(one))}**, epoch {at}")
         matrix = diagnostics_at(one, at).get("confusion", {}).get(part, [])
-        _chart(place, confusion_figure(matrix, DATASETS[one.spec.dataset].class_names), f"confusion.{index}")
+        _chart(place, confusion_figure(matrix, one.own_spec.data.class_names), f"confusion.{index}")
     if other is None:
         st.caption("Choose a second run under “Beside it” to lay its matrix next to this one.")
 

@@ -125,9 +125,10 @@ def opacus_script(sigmas: tuple[float, ...], settings: Settings) -> str:
     """A training script for this curve, which says what Opacus will print and what is certified."""
     opacus, tight = script_epsilons(sigmas, settings)
     known = DATASETS.get(settings.dataset)
-    dataset = known or DATASETS["mnist"]  # own data start from random tensors of MNIST's shape
-    channels, height, width = dataset.shape
     source = known.torchvision if known else ""
+    # What torchvision does not know starts from random images: of its own shape, else of MNIST's.
+    dataset = known if known and len(known.shape) == 3 else DATASETS["mnist"]
+    channels, height, width = dataset.shape
     load = LOAD_DATASET.substitute(name=source, height=height, width=width) if source else LOAD_OWN
     return SCRIPT.substitute(
         title=dataset.title if source else "your own data",

@@ -34,6 +34,7 @@ from dpviz.privacy import (
 from dpviz.privacy.records import check_delta
 from dpviz.privacy.registry import Entry, InputError, Knob
 from dpviz.privacy.rounding import epsilon_number, percent_text
+from dpviz.training.data.readers import here
 from dpviz.training.tables import DATASETS
 from dpviz.ui.common.cards import input_error
 from dpviz.ui.schedule.editor import MAX_EPOCHS, LiveRisk
@@ -245,12 +246,16 @@ def settings_panel(on_epochs: Callable[[], None]) -> None:
             if field in problems:
                 input_error(InputError(problems[field]))
 
-    names = [*DATASETS, OWN_DATA]
+    names = [*here(), OWN_DATA]
+    if st.session_state[session_key("dataset")] not in names:  # own data that were removed
+        st.session_state[session_key("dataset")] = OWN_DATA
     st.selectbox(
         "Dataset",
         names,
-        format_func=lambda name: "Own data" if name == OWN_DATA else DATASETS[name].title,
-        on_change=_fill_in_size,
+        format_func=lambda name: "Other data" if name == OWN_DATA else DATASETS[name].title,
+        on_change=_take_dataset,
+        args=(on_epochs,),
+        help="Fills in examples, batch size, epochs and δ. Add your own data on the Train page.",
         **_stored("dataset"),
     )
     if st.session_state[session_key("dataset")] == OWN_DATA:
@@ -346,7 +351,13 @@ def _keep_neighbours_possible() -> None:
     st.session_state[session_key("adjacency")] = nearest_adjacency(sampling, adjacency)
 
 
-def _fill_in_size() -> None:
+def _take_dataset(on_epochs: Callable[[], None]) -> None:
+    """What suits the dataset that was chosen: all of its examples, a hundredth of them per batch, delta below 1/N."""
     name = st.session_state[session_key("dataset")]
-    if name != OWN_DATA:
-        st.session_state[session_key("dataset_size")] = DATASETS[name].size
+    if name == OWN_DATA:
+        return
+    data = DATASETS[name]
+    fields = {"dataset_size": data.size, "batch_size": data.batch_size, "epochs": Settings.epochs}
+    for field, value in (fields | {"delta": delta_text(data.delta)}).items():
+        st.session_state[session_key(field)] = value
+    on_epochs()

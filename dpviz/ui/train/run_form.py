@@ -5,6 +5,7 @@ Its values live in the session, so that a recipe, another run or the Schedule pa
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Mapping
 from typing import Any
@@ -13,16 +14,19 @@ import streamlit as st
 
 from dpviz.papers import RECIPES
 from dpviz.privacy import ACCOUNTANTS, ADJACENCIES, SAMPLINGS, SCHEDULES, Assumptions, Schedule
-from dpviz.privacy.registry import Entry, Knob
+from dpviz.privacy.registry import Entry, InputError, Knob
 from dpviz.privacy.schedules import CUSTOM
 from dpviz.runs.settings import DEFAULT, LABELS
+from dpviz.training.data.readers import here
 from dpviz.training.pricing import AS_TRAINED, planned_guarantee
 from dpviz.training.spec import NUMBERS, RunSpec
 from dpviz.training.tables import CHOICES, DATASETS, METHODS, MODELS
 from dpviz.ui.common.handover import PLAIN, RecipeHandover, ScheduleHandover, handed_over
 from dpviz.ui.common.knobs import choose, knob_inputs, knob_key
+from dpviz.ui.common.markdown import plain
 from dpviz.ui.schedule.settings import parse_delta
-from dpviz.ui.train.state import CURVE, HANDED, NOTE, SWEEP_HANDED, TRAIN
+from dpviz.ui.train.add_data import public_words
+from dpviz.ui.train.state import ADDED, CURVE, HANDED, NOTE, SWEEP_HANDED, TRAIN
 from dpviz.views.numbers import delta_text, epsilon_text
 
 OWN = ""  # "start from" nothing but one's own settings
@@ -62,10 +66,10 @@ FINE = {
 def fill_in(spec: RunSpec) -> None:
     """Put a run's settings into the form: before its widgets are drawn, or from a callback."""
     state = st.session_state
-    for choice, table in CHOICES.items():
-        name = getattr(spec, choice)
-        state[TRAIN(choice)] = name
-        _fill_knobs(TRAIN(choice), table[name], spec.knobs_of(choice))
+    entries = {choice: table[getattr(spec, choice)] for choice, table in CHOICES.items()}  # own data may be gone
+    for choice, entry in entries.items():
+        state[TRAIN(choice)] = entry.name
+        _fill_knobs(TRAIN(choice), entry, spec.knobs_of(choice))
     _fill_schedule(spec.schedule)
     for entry in (SIZES, RATES):
         _fill_knobs(TRAIN.page, entry, {name: getattr(spec, name) for name in entry.knobs})
@@ -91,8 +95,13 @@ def _fill_knobs(at: str, entry: Entry, values: Mapping[str, Any]) -> None:
 
 def prepare() -> None:
     """First settings of a session, and what another page handed over."""
-    if TRAIN("dataset") not in st.session_state:
+    if st.session_state.get(TRAIN("dataset")) not in DATASETS:  # nothing yet, or own data that were removed
         fill_in(DEFAULT)
+    added = ADDED.take()
+    if added:
+        st.session_state[TRAIN("dataset")] = added
+        _take_dataset()
+        NOTE.set(f"Your data {plain(added)} were added, and the form is set to them.")
     handed = handed_over(RECIPES)
     if isinstance(handed, RecipeHandover):
         fill_in(RECIPES[handed.recipe].spec)
@@ -156,14 +165,16 @@ def quick(spec: RunSpec) -> RunSpec:
 
 
 def _take_dataset() -> None:
-    """Another dataset: all of its examples, and a model that suits it."""
+    """Another dataset: all of its examples; the model, the batch and delta stay if they suit it."""
     state = st.session_state
     state[TRAIN("model")] = suggested_model(state[TRAIN("dataset")], state[TRAIN("model")])
-    state[EXAMPLES] = _whole(state[TRAIN("dataset")])
-
-
-def _whole(dataset: str) -> int:
-    return DATASETS[dataset].size
+    data = DATASETS[state[TRAIN("dataset")]]
+    state[EXAMPLES] = data.size
+    if not state[knob_key(TRAIN.page, SIZES, "batch_size")] <= data.size:
+        _fill_knobs(TRAIN.page, SIZES, {"batch_size": data.batch_size})
+    with contextlib.suppress(InputError):  # what is wrong with it is said where it was typed
+        if parse_delta(state[TRAIN("delta")]) > 1 / data.size:
+            state[TRAIN("delta")] = delta_text(data.delta)
 
 
 def fitting_models(dataset: str) -> list[str]:
@@ -211,7 +222,10 @@ def settings_form() -> RunSpec:
     """All the widgets, top to bottom; the settings they make up, or an InputError."""
     left, right = st.columns(2)
     with left:
-        dataset = choose("Dataset", DATASETS, TRAIN("dataset"), on_change=_take_dataset)
+        away = set(DATASETS) - {*here(), st.session_state[TRAIN("dataset")]}
+        dataset = choose("Dataset", DATASETS, TRAIN("dataset"), leave_out=list(away), on_change=_take_dataset)
+        if DATASETS[dataset.name].own:
+            public_words(dataset.name)
     with right:
         fitting = fitting_models(dataset.name)
         model = choose("Model", MODELS, TRAIN("model"), leave_out=[name for name in MODELS if name not in fitting])
@@ -247,7 +261,7 @@ def settings_form() -> RunSpec:
 
 def _examples(dataset: str) -> int:
     """How many training examples: 0 means all of them, as in a run's settings."""
-    whole = _whole(dataset)
+    whole = DATASETS[dataset].size
     label = f"Training examples (of {whole:,})"
     help = "Fewer examples train faster, but each is seen more often: epsilon rises."
     chosen = st.number_input(label, 1, whole, step=1000, key=EXAMPLES, persist_state="session", help=help)

@@ -10,6 +10,7 @@ TRAIN, SWEEP = Keys("train"), Keys("sweep")
 NOTE = Slot(TRAIN("note"), "")  # where the form's settings come from
 CURVE: Slot[tuple[float, ...]] = Slot(TRAIN("curve"), ())  # sigmas of a drawn schedule, if one was brought along
 HANDED: Slot[ScheduleHandover | None] = Slot(TRAIN("handed"), None)  # the same, with the assumptions of its price
+ADDED = Slot(TRAIN("added"), "")  # own data that were added just now
 SELECTED: Slot[tuple[str, ...] | None] = Slot(TRAIN("selected"), None)  # ids of runs; None: nobody chose so far
 
 # A launch that was asked for, kept until the form was read to its end: another event may cut the script short before.

@@ -76,7 +76,9 @@ def test_the_folder_asked_for_comes_before_the_environment_and_the_project(alone
 def test_a_folder_with_one_file_missing_does_not_count(alone):
     empty_files(alone / "project", "cifar10")
     (alone / "project" / "cifar-10-batches-py" / "test_batch").unlink()
-    assert dict(available()) == {"mnist": None, "fashion-mnist": None, "cifar10": None}
+    assert {name for name, folder in available() if folder is None} == {
+        name for name in DATASETS if DATASETS[name].files
+    }
 
 
 def test_mnist_equals_torchvisions_own(tmp_path):
@@ -234,12 +236,12 @@ def forgotten(alone):
 
 
 def test_scatter_features_have_81_channels_and_are_read_back_from_the_cache(forgotten, monkeypatch):
-    first = features.scattered("mnist", few_digits())
+    first = features.scattered(DATASETS["mnist"], few_digits())
     assert first.shape == (81, 7, 7)
     assert sorted(path.name for path in forgotten.iterdir()) == ["mnist-scatter-test-4.pt", "mnist-scatter-train-6.pt"]
     features._last.clear()
     monkeypatch.setattr(features, "scatter", None)
-    again = features.scattered("mnist", few_digits())
+    again = features.scattered(DATASETS["mnist"], few_digits())
     assert torch.equal(first.train_images, again.train_images)
     assert torch.equal(first.test_images, again.test_images)
 
@@ -259,22 +261,24 @@ def test_two_threads_that_ask_for_features_get_each_their_own(forgotten, monkeyp
     data = {name: Data(images, torch.zeros(6), images, torch.zeros(6)) for name, images in pictures.items()}
     with ThreadPoolExecutor(2) as pool:
         asked = ["mnist", "fashion-mnist"] * 20
-        answers = list(pool.map(lambda name: features.scattered(name, data[name]), asked))
+        answers = list(pool.map(lambda name: features.scattered(DATASETS[name], data[name]), asked))
     for name, answer in zip(asked, answers, strict=True):
         assert torch.equal(answer.train_images, pictures[name])
     assert len(features._last) == 1
 
 
 def test_a_colour_image_gives_81_channels_a_colour():
-    assert features.scatter("cifar10", torch.zeros(2, 3, 32, 32)).shape == (2, 243, 8, 8)
+    assert features.scatter(DATASETS["cifar10"], torch.zeros(2, 3, 32, 32)).shape == (2, 243, 8, 8)
 
 
 def test_scatter_features_of_an_example_depend_on_nothing_else():
     images = load("mnist", subset=6).train_images
-    torch.testing.assert_close(features.scatter("mnist", images)[2:3], features.scatter("mnist", images[2:3]))
+    torch.testing.assert_close(
+        features.scatter(DATASETS["mnist"], images)[2:3], features.scatter(DATASETS["mnist"], images[2:3])
+    )
 
 
 def test_a_cache_file_of_something_else_is_refused(forgotten):
     features._write(forgotten / "mnist-scatter-train-6.pt", torch.zeros(5, 81, 7, 7))
     with pytest.raises(InputError, match="delete it"):
-        features.scattered("mnist", few_digits())
+        features.scattered(DATASETS["mnist"], few_digits())

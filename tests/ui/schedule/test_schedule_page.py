@@ -14,6 +14,7 @@ from playwright.sync_api import Page, expect
 from streamlit.testing.v1 import AppTest
 
 from dpviz.privacy import SCHEDULES, Assumptions, InputError, Schedule
+from dpviz.training.data.readers import here
 from dpviz.training.tables import DATASETS
 from dpviz.ui.schedule.board import BOARD, MAX_PINS, as_json, handover, rounded_up, stretch
 from dpviz.ui.schedule.page import TABS
@@ -384,10 +385,14 @@ def test_every_preset_of_the_table_can_be_chosen_with_its_knobs(at):
         assert {f"schedule.preset.{name}.{knob}" for knob in SCHEDULES[name].knobs} <= shown
 
 
-def test_a_dataset_fills_in_its_size(at):
-    for name, entry in DATASETS.items():
-        field(at, "dataset").set_value(name).run()
+def test_a_dataset_fills_in_its_size_batch_epochs_and_delta(at):
+    field(at, "epochs").set_value(7).run()
+    for entry in map(DATASETS.__getitem__, reversed(here())):
+        field(at, "dataset").set_value(entry.name).run()
         assert any(caption.value.startswith(f"{entry.size:,} training examples") for caption in at.caption)
+        assert field(at, "batch_size").value == entry.batch_size <= entry.size
+        assert field(at, "epochs").value == len(board(at).sigmas) == 20
+        assert float(field(at, "delta").value) == entry.delta <= 1 / entry.size
     field(at, "dataset").set_value(OWN_DATA).run()
     assert field(at, "dataset_size").value == entry.size
 
