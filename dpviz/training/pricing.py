@@ -36,7 +36,8 @@ def planned_guarantee(spec: RunSpec, assumptions: Assumptions = AS_TRAINED) -> G
     Under other assumptions than a run's own it is the price of the same steps, had they been taken so.
     """
     steps = steps_guarantee(spec.method, spec.curriculum, spec.phases, spec.delta, assumptions)
-    return dataclasses.replace(steps, assumptions=(*steps.assumptions, *rests_on_model(spec)))
+    more = rests_on_model(spec)
+    return dataclasses.replace(steps, assumptions=(*steps.assumptions, *more)) if more else steps
 
 
 def rests_on_model(spec: RunSpec) -> tuple[str, ...]:
