@@ -4,7 +4,7 @@ BIN := .venv/bin
 HOST ?= 127.0.0.1
 PORT ?= 8501
 
-.PHONY: app test test-faults fuzz lint format certify audits mutants bench clean
+.PHONY: app test test-faults fuzz big-table lint format certify audits mutants bench clean
 
 app: .venv/runtime
 	$(BIN)/python -m dpviz app --host $(HOST) --port $(PORT)
@@ -19,6 +19,10 @@ test-faults: .venv/dev
 # Slow: 10,000 random inputs to every parser and accountant, new ones each time.
 fuzz: .venv/dev
 	DPVIZ_FUZZ=10000 $(BIN)/python -m pytest tests/fuzz -o timeout=0
+
+# Slow: a table of 2 million rows and 20 columns is added and trained on; prints time and memory (about a minute).
+big-table: .venv/dev
+	DPVIZ_ROWS=2000000 $(BIN)/python -m pytest tests/cli/test_data.py -k large_table -s
 
 lint: .venv/dev
 	$(BIN)/ruff check .

@@ -72,7 +72,7 @@ def files_of_the_project() -> set[str]:
 
 
 # What people write, or dpviz writes for them.
-OTHERS = {"train_private.py", "noise.toml", "FILE.toml", ".streamlit/secrets.toml", "runs/"}
+OTHERS = {"train_private.py", "noise.toml", "FILE.toml", ".streamlit/secrets.toml", "runs/", "dataset.toml"}
 
 
 @every_document

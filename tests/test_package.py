@@ -66,7 +66,7 @@ def test_numpy_and_scipy_are_all_it_needs(installed):
     needed = [line for line in found.requires or () if "extra ==" not in line]
     assert {line.split(">")[0] for line in needed} == {"numpy", "scipy"}
     assert found.metadata["License-Expression"] == "Apache-2.0"
-    assert set(found.metadata.get_all("Provides-Extra")) == {"app", "train", "cluster", "signin", "dev"}
+    assert set(found.metadata.get_all("Provides-Extra")) == {"app", "train", "data", "cluster", "signin", "dev"}
     assert found.version == dpviz.__version__
 
 

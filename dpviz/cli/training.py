@@ -244,12 +244,13 @@ def _show(store: Store, args: argparse.Namespace) -> Result:
 
 
 def _setting(value: Any) -> str:
-    """A schedule as `linear (start 5.0, end 1.0)`; anything else as it is."""
+    """A schedule as `linear (start 5.0, end 1.0)`, own data as `size 455, ...`; anything else as it is."""
     if not isinstance(value, dict):
         return str(value)
-    if value["name"] == CUSTOM:
+    if value.get("name") == CUSTOM:
         return ", ".join(f"{sigma:g}" for sigma in value["sigmas"])
-    return f"{value['name']} ({', '.join(f'{key} {item}' for key, item in value.items() if key != 'name')})"
+    words = ", ".join(f"{key} {item}" for key, item in value.items() if key != "name")
+    return f"{value['name']} ({words})" if "name" in value else words
 
 
 def _resume(store: Store, args: argparse.Namespace) -> Result:

@@ -30,7 +30,8 @@ def add_data() -> None:
     """The popover; what was added is chosen in the form at the next look."""
     reason = read_only() or (SHARED if person() else "")
     with st.popover("Add your data", icon=":material/upload:", disabled=bool(reason), help=reason or None):
-        _form()
+        if not reason:
+            _form()
 
 
 def _form() -> None:
