@@ -107,7 +107,7 @@ def _sizes(model: nn.Module, images: Tensor) -> dict[str, Any]:
     for handle in handles:
         handle.remove()
     named = [
-        {"name": name, "weight_norm": float(layer.weight.norm()), "pre_activation_norm": sizes[layer]}
+        {"name": name, "weight_norm": float(layer.weight.detach().norm()), "pre_activation_norm": sizes[layer]}
         for name, layer in layers.items()
         if layer in sizes
     ]
