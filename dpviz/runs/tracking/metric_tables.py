@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from dpviz.privacy import InputError
-from dpviz.runs.tracking.epochs import LoggedEpoch, as_ledger, as_numbers
+from dpviz.runs.tracking.epochs import MEASURES, LoggedEpoch, as_ledger, as_numbers
 
 Row = Mapping[str, Any]
 
@@ -28,6 +30,8 @@ ALIASES = {
 NAMES = {alias: name for name, aliases in ALIASES.items() for alias in aliases}
 STEP = ("noise_multiplier", "sample_rate", "steps")
 FLAGS = {"noise_multiplier": "--sigma", "sample_rate": "--sample-rate", "steps": "--steps"}
+MEANT = ("epoch", *STEP, *MEASURES, "epsilon")
+MOST_ROWS = 100_000
 LEFT_OUT = re.compile(r"_.*|step|global_step|wall_time|.*__(min|max)")  # a tracker's own columns
 
 
@@ -39,24 +43,22 @@ def column_name(text: str) -> str:
 
 def parse_table(text: str, metric: str) -> list[Row]:
     """The rows of a CSV with a heading. TensorBoard's own (Wall time, Step, Value) has one metric, which is named."""
+    full = (row for row in csv.reader(io.StringIO(text), strict=True) if any(cell.strip() for cell in row))
     try:
-        lines = [row for row in csv.reader(io.StringIO(text), strict=True) if any(cell.strip() for cell in row)]
+        lines = list(itertools.islice(full, MOST_ROWS + 2))
     except csv.Error as error:
         raise InputError(f"the CSV cannot be read: {error}") from None
-    if len(lines) < 2:
-        raise InputError("the CSV needs a heading and one line per epoch")
-    heading, *rows = lines
+    if not 2 <= len(lines) <= MOST_ROWS + 1:
+        raise InputError(f"the CSV needs a heading and one line per epoch, at most {MOST_ROWS:,}")
+    columns, *rows = lines
+    columns = [metric if cell.strip() == "Value" else cell for cell in columns]
+    name, count = Counter(columns).most_common(1)[0]
+    if count > 1:
+        raise InputError(f"two columns have one name: {name[:40]!r}")
     for number, row in enumerate(rows, start=2):
-        if len(row) != len(heading):
-            raise InputError(f"line {number} of the CSV has {len(row)} cells, its heading {len(heading)}")
-    columns = [metric if cell.strip() == "Value" else cell for cell in heading]
-    return (
-        [dict(zip(columns, row, strict=True)) for row in rows] if len(set(columns)) == len(columns) else _twice(columns)
-    )
-
-
-def _twice(columns: Sequence[str]) -> list[Row]:
-    raise InputError(f"two columns have one name: {next(name for name in columns if columns.count(name) > 1)[:40]!r}")
+        if len(row) != len(columns):
+            raise InputError(f"line {number} of the CSV has {len(row)} cells, its heading {len(columns)}")
+    return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
 def json_rows(data: Any, metric: str) -> list[Row]:
@@ -101,7 +103,11 @@ def logged_epochs(rows: Iterable[Row], constant: Mapping[str, float | None]) -> 
         epoch = numbers.pop("epoch", math.nan) if any(column_name(name) == "epoch" for name in row) else float(place)
         if not (epoch >= 0 and epoch == int(epoch)):
             raise InputError(f"row {place} needs its epoch, a whole number >= 0, got {epoch}")
-        merged.setdefault(int(epoch), {}).update(numbers)
+        known = merged.setdefault(int(epoch), {})
+        for name in STEP:  # one of two would be dropped, and with it what it costs
+            if name in numbers and name in known and (name == "steps" or numbers[name] != known[name]):
+                raise InputError(f"epoch {int(epoch)} has {name} in two rows; give one row per epoch, or {FLAGS[name]}")
+        known.update(numbers)
     order = sorted(merged)
     for due, epoch in enumerate(order, start=0 if 0 in merged else 1):
         if epoch != due:
@@ -110,15 +116,18 @@ def logged_epochs(rows: Iterable[Row], constant: Mapping[str, float | None]) -> 
 
 
 def row_numbers(row: Row) -> dict[str, float]:
-    """The numbers in a row by their names here; empty cells and NaN are gaps, other text is not a number to keep."""
+    """The numbers in a row by their names here; empty cells and NaN are gaps; other columns may hold text."""
     numbers: dict[str, float] = {}
     for text, value in row.items():
         name = column_name(str(text))
         if LEFT_OUT.fullmatch(name):
             continue
         try:
-            number = math.nan if value is None or isinstance(value, bool) else float(value)
+            empty = value is None or (isinstance(value, str) and not value.strip())
+            number = math.nan if empty else float(value)
         except (TypeError, ValueError, OverflowError):
+            if name in MEANT:
+                raise InputError(f"{name} must be a number, got {str(value)[:40]!r}") from None
             continue
         if math.isnan(number):
             continue

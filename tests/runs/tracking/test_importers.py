@@ -216,6 +216,9 @@ REFUSED = {
     "a gap": (CSV.replace("\n2,", "\n4,"), "got epoch 4 where 2 was due"),
     "half an epoch": (CSV.replace("\n2,", "\n1.5,"), "row 2 needs its epoch, a whole number"),
     "no epoch": (CSV.replace("\n2,", "\n,"), "row 2 needs its epoch"),
+    "steps of an epoch in two rows": (CSV.replace("\n2,", "\n1,"), "epoch 1 has noise_multiplier in two rows"),
+    "an epoch twice": (CSV + "2,1.0,0.1,10,0.7,3.5,again\n", "epoch 2 has steps in two rows"),
+    "a word for the noise": (CSV.replace(",1.0,", ",low,"), "noise_multiplier must be a number, got 'low'"),
     "half a step": (CSV.replace(",10,", ",9.5,"), "steps must be a whole number"),
     "endless noise": (
         CSV.replace(",2.0,", ",inf,").replace("1,2.0", "1,inf"),
