@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from scipy.special import chdtr, chdtrc
 from torch import Tensor
@@ -46,8 +47,9 @@ ALONE_EVERY = 50  # steps between two looks at the clipped gradient of one examp
 SLACK = 1e-3  # by which a clipped gradient may exceed C: Opacus and single precision round
 FALSE_ALARM = 1e-6  # of a check, in an honest run
 
+IntArray = npt.NDArray[np.int64]
 # From each trial's parameter (its place in the list of parameters) to the canary's length after clipping, over C.
-Clip = Callable[[Tensor], Tensor]
+Clip = Callable[[IntArray], Tensor]
 
 
 class StepAudit:
@@ -65,7 +67,7 @@ class StepAudit:
         self.counts: dict[float, list[int]] = {}  # noise level -> steps, trials, false and true positives
         self.steps, self.longest, self.together = 0, 0.0, 0.0
         self.sums = self.squares = np.zeros(0)
-        self.sizes = self.owners = self.even = torch.zeros(0, dtype=torch.long)
+        self.shares: list[int] = []
 
     def observe(
         self,
@@ -83,12 +85,13 @@ class StepAudit:
         """
         if not (0 < clip_norm < math.inf and 0 < sigma < math.inf):
             raise InputError(f"clip_norm and sigma must be finite numbers > 0, got {clip_norm} and {sigma}")
-        if len(self.sizes) == 0:
+        if not self.shares:
             self._spread(before)
-        places = [*self.fixed, *self._places()]
-        parts = [(a.take(i), b.take(i)) for a, b, i in zip((*after,) * 2, (*before,) * 2, places, strict=True)]
-        noise = (torch.cat([a for a, _ in parts]).double() * scale - torch.cat([b for _, b in parts]).double()).cpu()
-        fixed, fresh = noise.numpy().reshape(2, -1) / clip_norm
+        places = self._places().split(self.shares)
+        seen = torch.cat([part.take(some) for part, some in zip((*after, *before), places * 2, strict=True)])
+        noisy, bare = seen.double().cpu().numpy().reshape(2, -1)
+        noise = (noisy * scale - bare) / clip_norm
+        fixed, fresh = noise[~self.moving], noise[self.moving]
         canaries = clip(self.owners).double().cpu().numpy() if clip else 1.0
         counts = self.counts.setdefault(noise_level(sigma), [0, 0, 0, 0])
         hits = np.count_nonzero(fresh > THRESHOLD), np.count_nonzero(fresh + canaries > THRESHOLD)
@@ -97,7 +100,7 @@ class StepAudit:
         self.steps += 1
         self.sums += fixed / sigma
         self.together += (fresh.sum() / sigma) ** 2 / fresh.size
-        self.squares += np.bincount(self.owners.numpy(), (fresh / sigma) ** 2)
+        self.squares += np.bincount(self.owners, (fresh / sigma) ** 2)
 
     def observe_opacus(self, optimizer: Any) -> None:
         """Look at the step that an Opacus DPOptimizer has just taken; call it before zero_grad."""
@@ -137,7 +140,7 @@ class StepAudit:
             parts.append(f"an example's clipped gradient was {self.longest:.2f} times as long as the clipping norm")
         if self.steps == 0:
             return tuple(parts)
-        trials = self.steps * np.bincount(self.owners.numpy())
+        trials = self.steps * np.bincount(self.owners)
         quiet = chdtr(trials, self.squares) * len(trials) < FALSE_ALARM
         if quiet.any():
             places = ", ".join(str(index + 1) for index in np.flatnonzero(quiet))
@@ -154,27 +157,24 @@ class StepAudit:
     # --- which coordinates
 
     def _spread(self, parameters: Sequence[Tensor]) -> None:
-        """Share the coordinates out: as many to each parameter, as far as it has them."""
-        sizes = [part.numel() for part in parameters]
-        share = max(1, self.coordinates // len(sizes))
-        shares = [min(share, size) for size in sizes]
-        self.device = parameters[0].device
-        self.sizes = torch.tensor(sizes)
-        self.owners = torch.arange(len(sizes)).repeat_interleave(torch.tensor(shares))
+        """Share the coordinates out: as many to each parameter, as far as it has them; fixed ones, then moving ones."""
+        self.sizes = np.array([part.numel() for part in parameters])
+        halves = np.minimum(self.sizes, max(1, self.coordinates // len(self.sizes)))
+        self.device, self.shares = parameters[0].device, (2 * halves).tolist()
+        owners = np.repeat(np.arange(len(self.sizes)), 2 * halves)
         # Places in even steps through a parameter are all different, wherever they start.
-        self.even = torch.cat([torch.arange(k) * (size // k) for k, size in zip(shares, sizes, strict=True)])
-        self.shares = shares
-        self.fixed = self._split(self.even)
+        even = [np.arange(half) * (size // half) for half, size in zip(halves, self.sizes, strict=True)]
+        self.even = np.concatenate([place for part in even for place in (part, part)])
+        self.moving = np.concatenate([np.repeat([False, True], half) for half in halves])
+        self.turning, self.owners = owners, owners[self.moving]
+        self.periods = self.sizes[owners]
         if self.steps == 0:
-            self.sums, self.squares = np.zeros(len(self.owners)), np.zeros(len(sizes))
+            self.sums, self.squares = np.zeros(len(self.owners)), np.zeros(len(self.sizes))
 
-    def _places(self) -> tuple[Tensor, ...]:
-        start = (self.stream.uniform(len(self.sizes)) * self.sizes).long()
-        return self._split((self.even + start[self.owners]) % self.sizes[self.owners])
-
-    def _split(self, places: Tensor) -> tuple[Tensor, ...]:
-        parts: tuple[Tensor, ...] = places.to(self.device).split(self.shares)
-        return parts
+    def _places(self) -> Tensor:
+        start = (self.stream.uniform(len(self.sizes)).numpy() * self.sizes).astype(np.int64)
+        places = (self.even + start[self.turning] * self.moving) % self.periods
+        return torch.from_numpy(places).to(self.device)
 
     # --- checkpoints
 
@@ -208,14 +208,15 @@ class CanaryClipping:
     def __init__(self, perexample: PerExample) -> None:
         self.perexample = perexample
         layers = enumerate(perexample.layers)
-        self.layer_of = torch.tensor([index for index, layer in layers for _ in layer.parameters(recurse=False)])
+        self.layer_of = np.array([index for index, layer in layers for _ in layer.parameters(recurse=False)])
 
-    def lengths(self, owners: Tensor, clip_norm: float) -> Tensor:
+    def lengths(self, owners: IntArray, clip_norm: float) -> Tensor:
         """How long each canary is after clipping, over C, given the parameter that it lies in."""
-        squared_norms = torch.zeros(len(self.perexample.layers), len(owners))
-        place = (self.layer_of[owners], torch.arange(len(owners)))
-        squared_norms[place] = (LOUD * clip_norm) ** 2
-        return self.perexample.clipping(squared_norms, clip_norm)[place] * LOUD
+        rows, columns = self.layer_of[owners], np.arange(len(owners))
+        squared_norms = np.zeros((len(self.perexample.layers), len(owners)), np.float32)
+        squared_norms[rows, columns] = (LOUD * clip_norm) ** 2
+        factors = self.perexample.clipping(torch.from_numpy(squared_norms), clip_norm)
+        return torch.from_numpy(factors.numpy()[rows, columns] * LOUD)
 
 
 class OneRunAudit:
@@ -232,9 +233,10 @@ class OneRunAudit:
         self.included = stream.uniform(canaries) < 0.5
         order = torch.randperm(sum(sizes), generator=stream.generator)[:canaries].sort().values
         ends = torch.tensor(sizes).cumsum(0)
-        self.owners = torch.bucketize(order, ends, right=True)
-        within = order - (ends - torch.tensor(sizes))[self.owners]
-        shares = torch.bincount(self.owners, minlength=len(sizes)).tolist()
+        owners = torch.bucketize(order, ends, right=True)
+        within = order - (ends - torch.tensor(sizes))[owners]
+        shares = torch.bincount(owners, minlength=len(sizes)).tolist()
+        self.owners: IntArray = owners.numpy()
         self.places = within.to(parameters[0].device).split(shares)
         self.scores = torch.zeros(canaries, dtype=torch.float64)
         self.others = self.scores

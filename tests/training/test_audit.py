@@ -29,6 +29,15 @@ SPEC = RunSpec(Schedule.of("constant", sigma=1.23), 5, **SIZES, knobs=(("optimiz
 FIRST_BIAS = slice(1024, 1040)  # behind the 16 filters of 8 x 8 of the first convolution
 
 
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """Such small steps are no faster with two, and much slower beside others."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @functools.cache
 def data() -> Data:
     whole = load("mnist", subset=SPEC.subset)
