@@ -47,7 +47,8 @@ def _say(name: str, epoch: int) -> None:
 def _trained(args: argparse.Namespace) -> Run:
     if args.canaries is not None:
         args.set.append(f"canaries={args.canaries}")
-    args.seeds, store = None, Store()
+    args.dataset = args.model = args.seeds = None  # flags of train, here --set
+    store = Store()
     (spec,) = specs_of(args)
     with foreground(store, 1) as runner:
         run_id = runner.start(spec, title="Audit", options=checked_options(args, runner))

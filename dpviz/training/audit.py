@@ -207,8 +207,8 @@ class CanaryClipping:
 
     def __init__(self, perexample: PerExample) -> None:
         self.perexample = perexample
-        layers = enumerate(perexample.layers)
-        self.layer_of = np.array([index for index, layer in layers for _ in layer.parameters(recurse=False)])
+        held = [{id(p) for p in layer.parameters(recurse=False)} for layer in perexample.layers]
+        self.layer_of = np.array([next(k for k, ids in enumerate(held) if id(p) in ids) for p in perexample.parameters])
 
     def lengths(self, owners: IntArray, clip_norm: float) -> Tensor:
         """How long each canary is after clipping, over C, given the parameter that it lies in."""
@@ -275,7 +275,7 @@ class RunAudits:
     """The audits of one run: step by step always, with canaries where its settings ask for them."""
 
     def __init__(self, spec: RunSpec, perexample: PerExample) -> None:
-        self.spec, self.parameters = spec, list(perexample.model.parameters())
+        self.spec, self.parameters = spec, perexample.parameters
         self.clipping = CanaryClipping(perexample)
         self.step = StepAudit(stream=seeded(spec, "audit"))
         few = spec.canaries

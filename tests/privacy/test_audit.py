@@ -77,6 +77,13 @@ def test_counts_that_show_nothing_bound_nothing():
     assert step_bound([], [Phase(5.0, 0.01, 1)], DELTA).lower == 0
 
 
+def test_levels_share_the_probability_of_a_mistake():
+    levels = [Guesses(1.0, 10, 1000, 300, 700), Guesses(2.0, 10, 1000, 400, 600)]
+    phases = [Phase(1.0, 0.01, 10), Phase(2.0, 0.01, 10)]
+    priced = [(audited_sigma(level, 0.05 / 2), 0.01, 10) for level in levels]
+    assert step_bound(levels, phases, DELTA).lower == epsilon(priced, DELTA).lower
+
+
 def test_steps_at_a_level_that_was_not_seen_add_nothing():
     counts = honest_counts(np.random.default_rng(2), 1.0, 500)
     seen, unseen = Phase(1.0, 0.01, 500), Phase(0.5, 0.01, 500)

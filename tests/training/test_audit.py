@@ -6,17 +6,21 @@ import functools
 import os
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
-from scipy.stats import binomtest
+from scipy.stats import binomtest, norm
 from torch import Tensor
 
 from dpviz.privacy import InputError, Schedule, epsilon
 from dpviz.privacy.audit import one_run_bound
 from dpviz.training import checkpoint
-from dpviz.training.audit import OneRunAudit, StepAudit
+from dpviz.training.audit import CanaryClipping, OneRunAudit, StepAudit
 from dpviz.training.data.readers import Data, load
 from dpviz.training.engine import Trainer
+from dpviz.training.gradients.clipping import build_clipping
+from dpviz.training.gradients.per_example import PerExample
+from dpviz.training.losses import build_loss
 from dpviz.training.pricing import audit_refusal, planned_guarantee
 from dpviz.training.random_streams import Seeded
 from dpviz.training.spec import RunSpec
@@ -121,6 +125,7 @@ def test_an_honest_run_passes_with_a_bound_close_to_its_epsilon():
     assert audit.failures == ()
     assert audit.proven == planned_guarantee(SPEC).sound.upper
     assert 0.9 * audit.proven < audit.lower < audit.proven
+    assert audit.step.fpr == pytest.approx(float(norm.sf(0.5 / 1.23)), abs=0.01)  # the threshold lies in the middle
     assert audit.step.trials == 585 * 94  # 12 coordinates of each parameter, 10 of the last
 
 
@@ -179,6 +184,16 @@ def test_a_checkpoint_from_before_there_were_audits_is_audited_from_there_on():
 def test_a_run_without_a_guarantee_is_not_audited(spec, reason):
     assert reason in audit_refusal(spec)
     assert trained(spec).audit is None
+
+
+def test_canaries_are_clipped_to_c_in_every_trainable_parameter_also_of_shared_and_frozen_layers():
+    first, second, third = (torch.nn.Linear(4, 4) for _ in range(3))
+    second.weight = first.weight
+    first.bias.requires_grad_(False)
+    model = torch.nn.Sequential(first, second, third)
+    clipping = CanaryClipping(PerExample(model, build_loss("cross-entropy", {}), build_clipping("flat", {})))
+    assert clipping.layer_of.tolist() == [0, 1, 2, 2]  # weight, second bias, third weight and bias
+    assert clipping.lengths(np.arange(4), 0.1) == pytest.approx(torch.ones(4), rel=1e-4)
 
 
 # --- canaries -----------------------------------------------------------------------------------------------------
