@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ HEIGHT, WIDTH = 20, 24
 KINDS = ("high", "low", "middle")
 
 
+@functools.cache
 def bars(seed: int = 3) -> dict[str, np.ndarray]:
     """Grey images with a faint bright bar at one of three heights."""
     generator = np.random.default_rng(seed)
@@ -28,7 +30,7 @@ def bars(seed: int = 3) -> dict[str, np.ndarray]:
 def as_npz(path: Path, **changes) -> Path:
     """The images as an archive; a change of None leaves an array out."""
     arrays = {name: array for name, array in (bars() | changes).items() if array is not None}
-    np.savez_compressed(path, **arrays)
+    np.savez(path, **arrays)
     return path
 
 
