@@ -22,7 +22,7 @@ def bars(seed: int = 3) -> dict[str, np.ndarray]:
         labels = generator.integers(0, 3, count)
         images = generator.integers(0, 200, (count, HEIGHT, WIDTH))
         for image, label in zip(images, labels, strict=True):
-            image[6 * label + 2 : 6 * label + 5] += 12
+            image[6 * label + 2 : 6 * label + 5] += 25
         arrays |= {f"x_{part}": images.astype(np.uint8), f"y_{part}": labels}
     return arrays
 
