@@ -50,10 +50,13 @@ def _form() -> None:
     name = st.text_input("Name", _suggested(file.name), key=TRAIN("data name", file.file_id), max_chars=40)
     try:
         options = _options(file, suffix)
-        if st.button("Add", type="primary", key=TRAIN("add data")):
-            _add(file, suffix, name, options)
     except InputError as error:
         input_error(error)
+        return
+    above = st.container()  # below the button nobody would see what is wrong
+    if st.button("Add", type="primary", key=TRAIN("add data")):
+        with above:
+            _add(file, suffix, name, options)
 
 
 def _options(file: Any, suffix: str) -> Options:
@@ -63,7 +66,7 @@ def _options(file: Any, suffix: str) -> Options:
         columns = column_names(file, suffix)
         label = st.selectbox("Label column", columns, index=len(columns) - 1, key=TRAIN("label"))
         leave_out = st.multiselect(
-            "Columns to leave out", columns, key=TRAIN("leave out"), help="Numbers of people, say."
+            "Columns to leave out", columns, key=TRAIN("leave out"), help="For example the number of a person."
         )
     text = st.text_input(
         "Range of the numbers",
@@ -77,7 +80,7 @@ def _options(file: Any, suffix: str) -> Options:
         )
     st.caption(
         "Treated as public: the numbers of examples, the classes, columns and words that occur, and these ranges. "
-        "None of them is estimated from the data."
+        "Ranges are never estimated from the data."
     )
     bounds = parse_bounds(line for line in lines.splitlines() if line.strip())
     return Options(label=label, value_range=parse_range(text), bounds=bounds, leave_out=tuple(leave_out))
@@ -89,11 +92,15 @@ def _add(file: Any, suffix: str, name: str, options: Options) -> None:
     def draw(share: float) -> None:
         bar.progress(share)
 
-    with _one_file_at_a_time, tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / f"upload{suffix}"  # never the name that came with it
-        path.write_bytes(file.getbuffer())
-        most = UNPACKED * LIMITS["upload"].most
-        dataset = add(name, path, options, on_progress=draw, most_mb=most)
+    try:
+        with _one_file_at_a_time, tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / f"upload{suffix}"  # never the name that came with it
+            path.write_bytes(file.getbuffer())
+            dataset = add(name, path, options, on_progress=draw, most_mb=UNPACKED * LIMITS["upload"].most)
+    except InputError as error:
+        bar.empty()
+        input_error(error)
+        return
     ADDED.set(dataset.name)
     st.rerun()
 

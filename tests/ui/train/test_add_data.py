@@ -121,12 +121,16 @@ def test_a_file_is_uploaded_with_the_mouse_and_trained_on(server, new_page, tmp_
     expect(page.get_by_text("Your data bars-1 were added")).to_be_visible(timeout=WAIT)
     page.keyboard.press("Escape")
     expect(page.get_by_role("combobox", name="Dataset")).to_have_value("bars-1", timeout=WAIT)
-    for label, value in (("Epochs", "3"), ("Batch size", "100"), ("Clip norm", "1")):
+    page.get_by_role("textbox", name="Title").fill("Mine")
+    page.get_by_role("textbox", name="Title").press("Enter")
+    expect(page.get_by_text("Your data bars-1 were added")).to_have_count(
+        0, timeout=WAIT
+    )  # the form stays in place now
+    for label, value in (("Epochs", "3"), ("Batch size", "100")):
         field = page.get_by_role("spinbutton", name=label)
         field.fill(value)
         field.press("Enter")
         expect(field).to_have_value(value, timeout=WAIT)
-    page.get_by_role("textbox", name="Title").fill("Mine")
     page.get_by_role("button", name="Launch").click()
     expect(page.get_by_role("heading", name=re.compile("Mine"))).to_contain_text("done", timeout=WAIT)
     store = Store(tmp_path / "DPVIZ_RUNS")

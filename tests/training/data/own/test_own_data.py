@@ -222,7 +222,7 @@ def test_a_training_array_that_was_cut_is_a_sentence(tmp_path):
 @pytest.mark.parametrize("name", ["breast-cancer", "people"])
 def test_tables_are_trained_on_and_image_models_refuse_them(tmp_path, name):
     add("people", as_csv(tmp_path / "p.csv"), TABLE)
-    settings = {"learning_rate": 2.0, "epochs": 20, "batch_size": 40}
+    settings = {"learning_rate": 2.0, "epochs": 12, "batch_size": 40}
     *_, last = Trainer(spec_on(name, **settings)).epochs()
     assert last.test_accuracy > 0.8
     assert last.epsilon_sound == epsilon(spec_on(name, **settings).phases, 1e-5).upper
