@@ -244,7 +244,7 @@ def test_a_rate_that_is_none_is_refused(rate: float) -> None:
     [(np.linspace(5.0, 1.0, 20), 0.01), (np.linspace(2.0, 0.7, 20), 0.001), (np.repeat([4.0, 2.0, 1.0], 10), 0.02)],
 )
 def test_one_more_pass_costs_about_what_a_band_costs(sigmas: np.ndarray, rate: float) -> None:
-    """After a moved epoch, at most four bands of the same rows, in processor time and the best of five.
+    """After a moved epoch, at most four bands of the same rows, in processor time and the best of five, each beside its own band.
 
     Measured: 1.5 to 1.9 of a band; 2.7 for few distinct steps, whose grid is finer. The rest is for a busy machine.
     """
@@ -259,8 +259,8 @@ def test_one_more_pass_costs_about_what_a_band_costs(sigmas: np.ndarray, rate: f
         return timed(lambda: epsilon(phases, 1e-5)), timed(lambda: risk(phases))
 
     moved(1.0)
-    bands, risks = zip(*map(moved, (1.01, 1.02, 1.03, 1.04, 1.05)), strict=True)
-    assert min(risks) < 4 * min(bands)
+    ratios = [risks / bands for bands, risks in map(moved, (1.01, 1.02, 1.03, 1.04, 1.05))]
+    assert min(ratios) < 4
 
 
 def test_the_hull_of_a_profile_is_convex_and_nowhere_above_it() -> None:
