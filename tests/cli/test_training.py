@@ -176,6 +176,7 @@ def test_runs_list_show_export_and_delete(dpviz, store, run_id, tmp_path):
     exported = json.loads((tmp_path / "run.json").read_text())
     assert exported == json.loads(out)
     assert "not covered by epsilon" in exported["not_covered"]
+    assert exported["risk"]["tpr"][0]["fpr"] == 0.001
     assert str(ROOT) not in json.dumps(exported)
     code, _, _ = dpviz("runs", "delete", run_id)
     assert code == 0

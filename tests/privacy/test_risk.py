@@ -244,7 +244,7 @@ def test_a_rate_that_is_none_is_refused(rate: float) -> None:
     [(np.linspace(5.0, 1.0, 20), 0.01), (np.linspace(2.0, 0.7, 20), 0.001), (np.repeat([4.0, 2.0, 1.0], 10), 0.02)],
 )
 def test_one_more_pass_costs_about_what_a_band_costs(sigmas: np.ndarray, rate: float) -> None:
-    """After a moved epoch, at most four bands of the same rows, in processor time and the best of five, each beside its own band.
+    """After a moved epoch, at most four bands of the same rows, in processor time, the best of five ratios.
 
     Measured: 1.5 to 1.9 of a band; 2.7 for few distinct steps, whose grid is finer. The rest is for a busy machine.
     """

@@ -12,6 +12,7 @@ from dpviz.privacy.audit import Audit
 from dpviz.privacy.registry import InputError
 from dpviz.runs.store.imported import NO_RETRAINING, AnySpec, ImportedSpec
 from dpviz.runs.store.spending import Spending, dearer, of_epoch
+from dpviz.training.pricing import planned_risk
 from dpviz.training.spec import EpochRecord, RunSpec
 
 STATUSES = ("queued", "running", "done", "stopped", "failed", "interrupted")
@@ -111,7 +112,8 @@ class Run:
         return Summary(*words, owner=self.owner, written=self.written, **numbers)
 
     def to_json(self) -> dict[str, Any]:
-        """The run as one JSON object, for export."""
+        """The run as one JSON object, for export. `risk` is that of all steps, planned or logged."""
+        risk = planned_risk(self.spec) if self.spec.phases else None
         return {
             "run_id": self.id,
             "kind": self.kind,
@@ -122,6 +124,7 @@ class Run:
             "spec": self.spec.to_json(),
             "epochs": [record.to_json() for record in self.epochs],
             "spent": self.spent.to_json() if self.spent else None,
+            "risk": risk.to_json() if risk else None,
             "audit": self.audit.to_json() if self.audit else None,
             "provenance": self.provenance.to_json() if self.provenance else None,
             "not_covered": NOT_COVERED,

@@ -15,7 +15,7 @@ from dpviz.runs.execution.pace import duration_words
 from dpviz.runs.store.imported import ImportedSpec, guarantee_of
 from dpviz.runs.store.records import LIVE, epochs_text
 from dpviz.training.limits import read_only
-from dpviz.training.pricing import audit_refusal
+from dpviz.training.pricing import audit_refusal, planned_risk
 from dpviz.training.tables import DATASETS, MODELS
 from dpviz.ui.common.actions import Action, action_buttons, progress_bar, show_problem
 from dpviz.ui.common.cards import guarantee_card, input_error
@@ -135,7 +135,7 @@ def _one_run(run: Run, summary: Summary) -> None:
         _numbers(run)
         _curves(run)
         if isinstance(run.spec, ImportedSpec) and run.spec.phases:
-            guarantee_card(guarantee_of(run.spec), title="Guarantee of the logged steps")
+            guarantee_card(guarantee_of(run.spec), planned_risk(run.spec), title="Guarantee of the logged steps")
         _actions(run, summary)
 
 
