@@ -248,11 +248,12 @@ def honest_one_run(runs: int, canaries: int, steps: int, rate: float, sigma: flo
 
 def test_at_most_one_honest_run_in_twenty_is_bounded_above_its_epsilon_by_canaries():
     """1,000 runs; `make audits` takes the length of the MNIST recipe and 1,000 canaries each."""
-    canaries, steps, rate, sigma = (1000, 4680, 512 / 60_000, 1.23) if FULL else (100, 60, 0.1, 1.0)
+    canaries, steps, rate, sigma = (1000, 4680, 512 / 60_000, 1.23) if FULL else (100, 60, 0.1, 8.0)
     audit = honest_one_run(RUNS, canaries, steps, rate, sigma)
     true = epsilon([(sigma, rate, steps)], 1e-5).lower
     guesses = canaries // 10
     bounds = [one_run_bound(canaries, guesses, correct, 1e-5).lower for correct in range(guesses + 1)]
+    assert bounds[-1] > true  # else no run could be bounded above it
     above = 0
     for scores, included in zip(audit.scores.view(RUNS, -1), audit.included.view(RUNS, -1), strict=True):
         above += bounds[int(included[scores.argsort(descending=True)[:guesses]].sum())] > true
