@@ -19,8 +19,10 @@ from dpviz.runs.tracking import mirror as mirror_module
 from dpviz.runs.tracking.exporters import finite, numbers_of
 from dpviz.runs.tracking.mirror import Mirror, mirror_words, server_destination
 from dpviz.runs.tracking.trackers import TRACKERS, Destination, Tracker
+from tests.page_words import page_words
 from tests.runs.conftest import small_spec
 from tests.runs.tracking.tracker_readers import read_tensorboard
+from tests.ui.train.test_train_page import open_page
 
 SMALL = ("--set", "model=logistic", "--set", "subset=2000", "--set", "batch_size=200")
 
@@ -149,9 +151,10 @@ def test_a_mirror_that_cannot_be_is_refused_before_anything_starts(text, sentenc
 def test_a_servers_mirror_is_its_operators_and_pages_do_not_name_the_place(monkeypatch, tmp_path, notebook):
     assert (server_destination(), mirror_words()) == (None, "")
     monkeypatch.setenv("DPVIZ_MIRROR", "notebook:/srv/secret")
-    words = mirror_words()
-    assert "Notebook" in words
-    assert "secret" not in words
+    page = open_page()
+    assert mirror_words() in [caption.value for caption in page.caption]
+    assert "Notebook" in mirror_words()
+    assert "secret" not in page_words(page)
     with contextlib.closing(server_runner(Store(tmp_path / "served"))) as runner:
         run_id = runner.start(small_spec(epochs=1))
         assert runner.wait(run_id, 60)
