@@ -4,7 +4,7 @@ BIN := .venv/bin
 HOST ?= 127.0.0.1
 PORT ?= 8501
 
-.PHONY: app test test-faults fuzz big-table lint format certify audits mutants bench clean
+.PHONY: app test test-faults test-trackers fuzz big-table lint format certify audits mutants bench clean
 
 app: .venv/runtime
 	$(BIN)/python -m dpviz app --host $(HOST) --port $(PORT)
@@ -15,6 +15,10 @@ test: .venv/dev
 # What `make test` leaves out: servers and cluster nodes killed, doubled and pestered, in a real browser (some minutes).
 test-faults: .venv/dev
 	DPVIZ_CHROMIUM="$$(sh tests/find-chromium)" $(BIN)/python -m pytest -m faults
+
+# What `make test` skips: runs exported to MLflow, Weights & Biases and Trackio, and read back (their clients: a minute).
+test-trackers: .venv/trackers
+	PYTHONPATH=.venv/trackers $(BIN)/python -m pytest tests/runs/tracking/test_exporters.py -n 0
 
 # Slow: 10,000 random inputs to every parser and accountant, new ones each time.
 fuzz: .venv/dev
@@ -64,6 +68,11 @@ bench: .venv/dev
 	$(BIN)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -e .
 	@touch $@ .venv/runtime
+
+# In a folder of their own: what they need would move versions of other packages.
+.venv/trackers: requirements-trackers.txt .venv/dev
+	rm -rf $@
+	$(BIN)/pip install --quiet --disable-pip-version-check --target $@ -c requirements.txt -r requirements-trackers.txt
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis

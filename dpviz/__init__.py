@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from dpviz.runs import Run
     from dpviz.runs.api import sweep, train
     from dpviz.runs.sweeps.spec import Sweep
+    from dpviz.runs.tracking.exporters import export_runs
     from dpviz.runs.tracking.importers import import_run
     from dpviz.runs.tracking.opacus import register_with_opacus
     from dpviz.runs.tracking.track import track
@@ -66,6 +67,7 @@ __all__ = [
     "epsilon",
     "epsilon_number",
     "epsilon_path",
+    "export_runs",
     "guarantee",
     "import_run",
     "load_runs",
@@ -85,6 +87,7 @@ _HOMES = {
     "StepAudit": "dpviz.training.audit",
     "Sweep": "dpviz.runs.sweeps.spec",
     "epsilon_number": "dpviz.privacy.rounding",
+    "export_runs": "dpviz.runs.tracking.exporters",
     "import_run": "dpviz.runs.tracking.importers",
     "load_runs": "dpviz.views.run_table",
     "register_with_opacus": "dpviz.runs.tracking.opacus",

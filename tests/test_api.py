@@ -36,7 +36,8 @@ def python(*arguments: str, folder: Path) -> subprocess.CompletedProcess:
 
 def test_every_public_name_is_there_and_dir_lists_it():
     wanted = """epsilon epsilon_path delta risk Risk Target calibrate matching_constant Schedule Ledger Phase Epsilon
-        guarantee train load_runs Sweep sweep track import_run register_with_opacus InputError __version__"""
+        guarantee train load_runs Sweep sweep track import_run export_runs register_with_opacus InputError
+        __version__"""
     assert set(wanted.split()) <= set(dpviz.__all__) <= set(dir(dpviz))
     assert all(getattr(dpviz, name) is not None for name in dpviz.__all__)
 

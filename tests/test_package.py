@@ -14,6 +14,7 @@ import pytest
 from playwright.sync_api import expect
 
 import dpviz
+from dpviz.runs.tracking.trackers import TRACKERS
 from dpviz.ui.common.navigation import PAGES
 from tests.browser import free_port, stop_server, wait_for_server
 
@@ -66,7 +67,10 @@ def test_numpy_and_scipy_are_all_it_needs(installed):
     needed = [line for line in found.requires or () if "extra ==" not in line]
     assert {line.split(">")[0] for line in needed} == {"numpy", "scipy"}
     assert found.metadata["License-Expression"] == "Apache-2.0"
-    assert set(found.metadata.get_all("Provides-Extra")) == {"app", "train", "data", "cluster", "signin", "dev"}
+    assert set(found.metadata.get_all("Provides-Extra")) == {
+        *("app", "train", "data", "cluster", "signin", "dev"),
+        *TRACKERS,
+    }
     assert found.version == dpviz.__version__
 
 

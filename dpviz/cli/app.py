@@ -11,6 +11,7 @@ import sys
 from dpviz.cli.command import Command, Result, whole
 from dpviz.paths import APP
 from dpviz.privacy.registry import InputError
+from dpviz.runs.tracking.mirror import server_destination
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -34,6 +35,7 @@ def _run(args: argparse.Namespace) -> Result:
     """Never returns: the same as `python -m streamlit run`, in this process, which has loaded a part of it already."""
     if importlib.util.find_spec("streamlit") is None:
         raise InputError("the dashboard needs streamlit; install it with: pip install 'dpviz[app,train]'")
+    server_destination()  # refuses a mirror that is written wrong or not installed
     refuse_if_taken(args.host, args.port)
     sys.argv = ["streamlit", *streamlit_arguments(args.host, args.port, args.allow_host)]
     runpy.run_module("streamlit", run_name="__main__")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from dpviz.cli.command import Command, epsilon_text, table
 from dpviz.cli.command import Result as Printed
+from dpviz.cli.mirror_flags import asked_mirror, mirror_arguments
 from dpviz.cli.training import checked_options, machine_arguments
 from dpviz.privacy.registry import InputError
 from dpviz.runs.execution.interrupt import stopping_on
@@ -28,6 +29,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, metavar="FILE.toml", help="what to vary; docs/scaling.md shows one")
     parser.add_argument("--ray", metavar="ADDRESS", help="run on this Ray cluster: auto, or host:port (or DPVIZ_RAY)")
     machine_arguments(parser)
+    mirror_arguments(parser)
 
 
 def _sweep(args: argparse.Namespace) -> Printed:
@@ -35,7 +37,8 @@ def _sweep(args: argparse.Namespace) -> Printed:
     store = Store()
     # Ray prints what it has to say, such as that a node is gone, to standard output, which is for the result alone.
     aside = contextlib.redirect_stdout(sys.stderr)
-    with aside, contextlib.closing(runner_for(store, ray_address(args.ray))) as runner:
+    mirror = asked_mirror(store, args)
+    with aside, contextlib.closing(runner_for(store, ray_address(args.ray), mirror=mirror)) as runner:
         ended = Ended(sweep)
         driver = SweepDriver(sweep, store, runner, options=checked_options(args, runner), on_end=ended.say)
         ended.count = result(store, sweep.id).done

@@ -1,16 +1,24 @@
-"""import: a run that another program trained, from a file that it left."""
+"""import: a run that another program trained, from a file that it left. export: runs for other programs."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
+import sys
 from pathlib import Path
 
 from dpviz.cli.command import Command, Result, number, whole
+from dpviz.cli.mirror_flags import private_metrics_argument
 from dpviz.cli.training import run_json, runs_result
+from dpviz.runs.audits import find_run
+from dpviz.runs.store.store import Store
+from dpviz.runs.tracking.exporters import EXPORT_NAMES, PRIVATE_WORDS, export_runs
 from dpviz.runs.tracking.importers import import_run
+from dpviz.runs.tracking.trackers import TRACKERS
 
 
-def _arguments(parser: argparse.ArgumentParser) -> None:
+def _import_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file",
         type=Path,
@@ -44,6 +52,30 @@ def _import(args: argparse.Namespace) -> Result:
     return run_json(run), runs_result([run])[1]
 
 
+def _export_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "runs", nargs="+", metavar="RUN", help="a run's id, or a full-length run as PAPER/EXPERIMENT/SEED"
+    )
+    places = "; ".join(f"{tracker.name}: {tracker.help}" for tracker in TRACKERS.values())
+    parser.add_argument("--to", choices=EXPORT_NAMES, required=True, help="a tracker, or a file of all runs")
+    parser.add_argument("--out", default="", metavar="PLACE", help=f"where to; {places}; csv, json: a file")
+    private_metrics_argument(parser)
+
+
+def _export(args: argparse.Namespace) -> Result:
+    runs = [find_run(Store(), name) for name in dict.fromkeys(args.runs)]
+    with contextlib.redirect_stdout(sys.stderr):  # some trackers print, and standard output is for the result alone
+        text = export_runs(runs, args.to, args.out, private_metrics=args.with_private_metrics)
+    data = {"to": args.to, "runs": [run.id for run in runs], "private_metrics": args.with_private_metrics}
+    if text and not args.out:
+        return (json.loads(text) if args.to == "json" else data | {"text": text}), text.rstrip("\n")
+    parts = [f"exported {len(runs)} run{'s' * (len(runs) > 1)} to {args.out}"]
+    if args.with_private_metrics:
+        parts.append(f"not covered by epsilon, and exported too: {PRIVATE_WORDS}.")
+    return data, "\n".join(parts)
+
+
 COMMANDS = (
-    Command("import", "keep a run that another program trained, from a file that it left", _arguments, _import),
+    Command("export", "write runs to a tracker, or to a CSV or JSON file", _export_arguments, _export),
+    Command("import", "keep a run that another program trained, from a file that it left", _import_arguments, _import),
 )

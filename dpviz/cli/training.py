@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dpviz.cli.command import Command, Result, spent_text, table, whole
+from dpviz.cli.mirror_flags import asked_mirror, mirror_arguments
 from dpviz.cli.progress import RunBar
 from dpviz.privacy.registry import InputError
 from dpviz.privacy.schedules import CUSTOM
@@ -25,6 +26,7 @@ from dpviz.runs.execution.runners import runner_for
 from dpviz.runs.settings import DEFAULT, change, parse, parse_seeds, with_listed_epochs
 from dpviz.runs.store.records import Run, Summary, epochs_text
 from dpviz.runs.store.store import MAX_TITLE, Store
+from dpviz.runs.tracking.mirror import Mirror
 from dpviz.training.spec import RunSpec
 
 EXIT_CODES = {"failed": 1, "stopped": 130}
@@ -49,6 +51,7 @@ def _train_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", help="one run per seed, for example 0,1,2")
     parser.add_argument("--title", default="", help="a name for the runs")
     machine_arguments(parser)
+    mirror_arguments(parser)
 
 
 def machine_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +62,7 @@ def machine_arguments(parser: argparse.ArgumentParser) -> None:
 def _train(args: argparse.Namespace) -> Result:
     specs = specs_of(args)
     store = Store()
-    with foreground(store, len(specs)) as runner:
+    with foreground(store, len(specs), asked_mirror(store, args)) as runner:
         options = checked_options(args, runner)
         ids = runner.start_all(specs, title=args.title or _origin(args, specs[0]), options=options)
         for run_id in ids:
@@ -105,11 +108,13 @@ def checked_options(args: argparse.Namespace, runner: Runner, until: int | None 
 
 
 @contextlib.contextmanager
-def foreground(store: Store, runs: int) -> Iterator[Runner]:
+def foreground(store: Store, runs: int, mirror: Mirror | None = None) -> Iterator[Runner]:
     """A runner with a progress bar; Ctrl-C ends its runs as stopped, with a checkpoint."""
     shown = RunBar(runs)
-    runner = runner_for(store, on_progress=shown.step, on_epoch=shown.epoch)
-    with contextlib.closing(runner), stopping_on(runner.stop_all, signal.SIGINT, signal.SIGTERM):
+    runner = runner_for(store, on_progress=shown.step, on_epoch=shown.epoch, mirror=mirror)
+    # Some trackers print to standard output, which is for the result alone.
+    aside = contextlib.redirect_stdout(sys.stderr)
+    with aside, contextlib.closing(runner), stopping_on(runner.stop_all, signal.SIGINT, signal.SIGTERM):
         try:
             yield runner
         finally:
@@ -206,6 +211,7 @@ def _runs_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id", nargs="?", help="a run's id; list shows them")
     parser.add_argument("--out", type=Path, help="export: write to this file")
     machine_arguments(parser)
+    mirror_arguments(parser)
 
 
 def _runs(args: argparse.Namespace) -> Result:
@@ -213,6 +219,8 @@ def _runs(args: argparse.Namespace) -> Result:
         raise InputError("runs list takes no id" if args.id else f"runs {args.action} needs a run's id")
     if args.out is not None and args.action != "export":
         raise InputError("--out goes with runs export only")
+    if (args.mirror is not None or args.with_private_metrics) and args.action != "resume":
+        raise InputError("--mirror and --with-private-metrics go with runs resume only")
     return ACTIONS[args.action](Store(), args)
 
 
@@ -254,7 +262,7 @@ def _setting(value: Any) -> str:
 
 
 def _resume(store: Store, args: argparse.Namespace) -> Result:
-    with foreground(store, 1) as runner:
+    with foreground(store, 1, asked_mirror(store, args)) as runner:
         runner.resume(args.id, options=checked_options(args, runner))
         runner.wait(args.id)
     return _results([store.get(args.id)], args)

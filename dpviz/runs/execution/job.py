@@ -21,6 +21,7 @@ from dpviz.runs.store.records import Progress, Provenance, Run
 from dpviz.runs.store.run_files import reason, without_paths
 from dpviz.runs.store.spending import Spending
 from dpviz.runs.store.store import Store
+from dpviz.runs.tracking.mirror import Mirror
 from dpviz.training.limits import refuse_own_model
 from dpviz.training.spec import EpochRecord, RunSpec
 
@@ -69,6 +70,7 @@ class Job:
     threads: int
     on_progress: OnProgress
     on_epoch: OnEpoch
+    mirror: Mirror | None = None
     stop: threading.Event = field(default_factory=threading.Event)
     ended: threading.Event = field(default_factory=threading.Event)
     ending: str = "stopped"
@@ -148,6 +150,8 @@ class Saved:
                 store.append(job.run_id, self.record)
         if self.record is not None:
             job.on_epoch(job.run_id, self.record)
+            if job.mirror is not None:
+                job.mirror.epoch(job.run_id, self.record)
 
 
 @dataclass(frozen=True)
@@ -198,4 +202,6 @@ def finish(store: Store, job: Job, ended: Ended) -> None:
         log.error("run %s ended as %s, which could not be saved: %s", job.run_id, status, failure)
     finally:
         store.release(job.run_id)
+        if job.mirror is not None:
+            job.mirror.end(job.run_id)
         job.ended.set()

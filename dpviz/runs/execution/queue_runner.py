@@ -11,6 +11,7 @@ from dpviz.runs.execution.provenance import cores
 from dpviz.runs.execution.runner import Runner
 from dpviz.runs.execution.work import work
 from dpviz.runs.store.store import Store
+from dpviz.runs.tracking.mirror import Mirror
 from dpviz.training.limits import LIMITS
 
 SAVING = 20.0  # seconds that a run is given for its last checkpoint when the process ends
@@ -26,8 +27,9 @@ class QueueRunner(Runner):
         threads: int | None = None,
         on_progress: OnProgress | None = None,
         on_epoch: OnEpoch | None = None,
+        mirror: Mirror | None = None,
     ) -> None:
-        super().__init__(store, threads or cores(), on_progress, on_epoch)
+        super().__init__(store, threads or cores(), on_progress, on_epoch, mirror)
         self._arrivals: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._slots: dict[str, queue.SimpleQueue[Job | None]] = {}
         self._workers: list[threading.Thread] = []

@@ -34,6 +34,7 @@ from dpviz.runs.execution.ray_worker import StopFlags, train_member
 from dpviz.runs.execution.runner import Runner
 from dpviz.runs.store.spending import Spending, at_most, of_epoch
 from dpviz.runs.store.store import Store
+from dpviz.runs.tracking.mirror import Mirror
 from dpviz.training.spec import RunSpec
 
 log = logging.getLogger("dpviz.runs")
@@ -89,9 +90,10 @@ class RayRunner(Runner):
         threads: int = 1,
         on_progress: OnProgress | None = None,
         on_epoch: OnEpoch | None = None,
+        mirror: Mirror | None = None,
     ) -> None:
         self._ray = connect(address)  # before Runner, so that at the end of the process it is closed before Ray is
-        super().__init__(store, threads, on_progress, on_epoch)
+        super().__init__(store, threads, on_progress, on_epoch, mirror)
         self._task = self._ray.remote(max_retries=0, num_returns="streaming", scheduling_strategy="SPREAD")(
             train_member
         )

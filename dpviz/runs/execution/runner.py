@@ -16,6 +16,7 @@ from dpviz.privacy.registry import InputError
 from dpviz.runs.execution.job import Job, OnEpoch, OnProgress, RunOptions, check_own_code
 from dpviz.runs.store.records import Progress
 from dpviz.runs.store.store import Store
+from dpviz.runs.tracking.mirror import Mirror
 from dpviz.training.spec import RunSpec
 
 AHEAD = 4  # runs that are handed over beyond those that have room, so that no worker waits for the next
@@ -26,16 +27,23 @@ AUTO = RunOptions()
 class Runner(ABC):
     """Works on runs of a store. Only `wait` waits for a run, and only `close` for all of them.
 
-    What watches (`on_progress`, `on_epoch`) is called from the thread that writes the run down.
+    What watches (`on_progress`, `on_epoch`) is called from the thread that writes the run down; a mirror has a thread
+    of its own, and is closed with the runner.
     """
 
     def __init__(
-        self, store: Store, threads: int, on_progress: OnProgress | None = None, on_epoch: OnEpoch | None = None
+        self,
+        store: Store,
+        threads: int,
+        on_progress: OnProgress | None = None,
+        on_epoch: OnEpoch | None = None,
+        mirror: Mirror | None = None,
     ) -> None:
         self.store = store
         self._threads = threads
         self._on_progress = on_progress or (lambda progress: None)
         self._on_epoch = on_epoch or (lambda run_id, record: None)
+        self._mirror = mirror
         self._jobs: dict[str, Job] = {}
         self._guard = threading.RLock()
         self._closed = False
@@ -141,6 +149,8 @@ class Runner(ABC):
                 job.ending = "interrupted"
             self.stop_all()
         self._leave()
+        if self._mirror is not None:
+            self._mirror.close()
 
     def _refuse(self, specs: Sequence[RunSpec], options: RunOptions) -> None:
         if self._closed:
@@ -149,7 +159,7 @@ class Runner(ABC):
         check_own_code(specs, options)
 
     def _take(self, run_id: str, options: RunOptions) -> None:
-        job = Job(run_id, options, self._threads, self._on_progress, self._on_epoch)
+        job = Job(run_id, options, self._threads, self._on_progress, self._on_epoch, self._mirror)
         self._jobs[run_id] = job
         self._submit(job)
 

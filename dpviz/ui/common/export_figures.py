@@ -6,10 +6,10 @@ from typing import Any
 
 import pandas as pd
 
+from dpviz.runs.tracking.exporters import no_formula
 from dpviz.ui.common.downloads import FileFormat
 
 NOT_COVERED = {name: f"{name} (not covered by epsilon)" for name in ("train_accuracy", "train_loss")}
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def printable(figure: Any) -> Any:
@@ -26,12 +26,8 @@ def as_csv(frame: pd.DataFrame) -> bytes:
     A title that begins like a formula gets an apostrophe, so that a spreadsheet shows it and does not compute it.
     """
     words = frame.select_dtypes(["object", "string"]).columns
-    safe = {name: frame[name].map(_no_formula) for name in words}
+    safe = {name: frame[name].map(no_formula) for name in words}
     return frame.assign(**safe).rename(columns=NOT_COVERED).to_csv(index=False).encode()
-
-
-def _no_formula(value: Any) -> Any:
-    return f"'{value}" if isinstance(value, str) and value[:1] in FORMULA else value
 
 
 def as_html(figure: Any) -> bytes:

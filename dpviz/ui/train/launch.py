@@ -8,6 +8,7 @@ from dpviz.privacy.registry import InputError
 from dpviz.runs import with_seeds
 from dpviz.runs.execution.pace import Pace, duration_words, pace_from, step_timings
 from dpviz.runs.settings import parse_seeds
+from dpviz.runs.tracking.mirror import mirror_words
 from dpviz.training.limits import check_spec, limits_words, read_only
 from dpviz.training.pricing import planned_guarantee, planned_risk
 from dpviz.training.spec import RunSpec
@@ -45,6 +46,9 @@ def launch_panel(spec: RunSpec) -> None:
     seeds = left.text_input("Seeds", key=TRAIN("seeds"), persist_state="session", help="One run per seed: 0, 1, 2")
     title = right.text_input("Title", key=TRAIN("title"), max_chars=120, placeholder="optional")
     wish_button(LAUNCH, ASKED, limits_words())
+    mirror = mirror_words()
+    if mirror:
+        st.caption(mirror)
     asked = ASKED.take()
     if asked == LAUNCH:
         _launch(spec, seeds, title)

@@ -12,6 +12,7 @@ from dpviz.runs.execution.job import RunOptions
 from dpviz.runs.execution.runner import with_seeds
 from dpviz.runs.execution.runners import runner_for
 from dpviz.runs.store.store import Store
+from dpviz.runs.tracking.mirror import Mirror
 from dpviz.training.checkpoint import from_bytes
 from tests.runs.conftest import Foreground, small_spec
 from tests.runs.execution.test_ray_runner import RAY_WARNINGS
@@ -30,10 +31,32 @@ def epochs() -> list:
     return []
 
 
+class HeardMirror(Mirror):
+    """A mirror that keeps what it hears."""
+
+    def __init__(self) -> None:
+        self.heard: list = []
+
+    def epoch(self, run_id, record) -> None:
+        self.heard.append((run_id, record.epoch))
+
+    def end(self, run_id) -> None:
+        self.heard.append((run_id, "end"))
+
+    def close(self) -> None:
+        self.heard.append("closed")
+
+
 @pytest.fixture
-def runner(store, address_or_none, epochs, monkeypatch):
+def mirror() -> HeardMirror:
+    return HeardMirror()
+
+
+@pytest.fixture
+def runner(store, address_or_none, epochs, mirror, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    runner = runner_for(store, address_or_none, on_epoch=lambda run_id, record: epochs.append((run_id, record.epoch)))
+    heard = {"on_epoch": lambda run_id, record: epochs.append((run_id, record.epoch)), "mirror": mirror}
+    runner = runner_for(store, address_or_none, **heard)
     yield runner
     runner.close()
 
@@ -54,7 +77,7 @@ def uninterrupted(folder, spec):
     return store.get(Foreground(store, threads=1).start(spec))
 
 
-def test_a_run_starts_at_once_and_ends_with_the_numbers_of_any_other_runner(store, runner, epochs, tmp_path):
+def test_a_run_starts_at_once_and_ends_with_the_numbers_of_any_other_runner(store, runner, epochs, mirror, tmp_path):
     run_id = runner.start(small_spec(), title="Anywhere", owner="ann", run_id="0-given")
     assert (run_id, runner.live()) == ("0-given", ("0-given",))
     assert runner.wait(run_id, 90)
@@ -62,11 +85,14 @@ def test_a_run_starts_at_once_and_ends_with_the_numbers_of_any_other_runner(stor
     assert (run.status, run.error, run.title, run.owner) == ("done", "", "Anywhere", "ann")
     assert numbers(run) == numbers(uninterrupted(tmp_path, small_spec()))
     assert epochs == [(run_id, 1), (run_id, 2), (run_id, 3)]
+    assert mirror.heard == [*epochs, (run_id, "end")]
     assert (run.provenance.source, run.provenance.threads) == ("dpviz", 1)
     assert run.provenance.minutes > 0
     assert store.read_checkpoint(run_id)
     until(lambda: runner.live() == ())
     assert runner.progress(run_id) is None
+    runner.close()
+    assert mirror.heard[-1] == "closed"
 
 
 def test_what_is_stopped_has_spent_its_checkpoints_ledger_and_goes_on_bit_for_bit(store, runner, tmp_path):
