@@ -33,7 +33,7 @@ EXIT_CODES = {"failed": 1, "stopped": 130}
 # --- train --------------------------------------------------------------------------------------------------------
 
 
-def _train_arguments(parser: argparse.ArgumentParser) -> None:
+def spec_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--recipe", help="settings to start from, for example losing-less/mnist-ce-t-cnn")
     parser.add_argument(
         "--set",
@@ -46,6 +46,10 @@ def _train_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dataset", help="what to train on; dpviz data lists them (the same as --set dataset=...)")
     parser.add_argument("--model", help="a model by name, or a function of your own: package.module:function")
     parser.add_argument("--epochs", type=whole, help="train so long; the schedule is drawn over them by its formula")
+
+
+def _train_arguments(parser: argparse.ArgumentParser) -> None:
+    spec_arguments(parser)
     parser.add_argument("--seeds", help="one run per seed, for example 0,1,2")
     parser.add_argument("--title", default="", help="a name for the runs")
     machine_arguments(parser)
@@ -80,10 +84,11 @@ def specs_of(args: argparse.Namespace) -> tuple[RunSpec, ...]:
             if name in settings:
                 raise InputError(f"{name} is given twice, by --{name} and by --set")
             settings[name] = getattr(args, name)
-    if args.seeds is not None and "seed" in settings:
+    seeds = getattr(args, "seeds", None)
+    if seeds is not None and "seed" in settings:
         raise InputError("the seed is given twice, by --seeds and by --set")
     spec = change(start, with_listed_epochs(settings))
-    return with_seeds(spec, parse_seeds(args.seeds)) if args.seeds is not None else (spec,)
+    return with_seeds(spec, parse_seeds(seeds)) if seeds is not None else (spec,)
 
 
 def _origin(args: argparse.Namespace, spec: RunSpec) -> str:
@@ -105,10 +110,10 @@ def checked_options(args: argparse.Namespace, runner: Runner, until: int | None 
 
 
 @contextlib.contextmanager
-def foreground(store: Store, runs: int) -> Iterator[Runner]:
+def foreground(store: Store, runs: int, address: str = "") -> Iterator[Runner]:
     """A runner with a progress bar; Ctrl-C ends its runs as stopped, with a checkpoint."""
     shown = RunBar(runs)
-    runner = runner_for(store, on_progress=shown.step, on_epoch=shown.epoch)
+    runner = runner_for(store, address, on_progress=shown.step, on_epoch=shown.epoch)
     with contextlib.closing(runner), stopping_on(runner.stop_all, signal.SIGINT, signal.SIGTERM):
         try:
             yield runner
