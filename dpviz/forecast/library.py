@@ -1,4 +1,4 @@
-"""Fitted forecasts as files, and the runs that they are fitted from.
+"""Fitted forecasts as files, found by the settings that they are about.
 
 `cached_runs/forecasts/<settings>.json` come with dpviz, `.forecasts/` of a runs folder holds a person's own.
 """
@@ -6,20 +6,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpviz.forecast.designs import HELD_OUT_SEED
-from dpviz.forecast.fit import Curve, fit
 from dpviz.forecast.response import Response
 from dpviz.paths import cached_runs_folder
 from dpviz.privacy.registry import InputError
 from dpviz.privacy.schedules import Schedule
 from dpviz.runs.store import run_files as files
-from dpviz.runs.store.cached import cached_runs
-from dpviz.runs.store.records import Run
 from dpviz.runs.store.store import Store
 from dpviz.training.limits import refuse_if_read_only
 from dpviz.training.spec import STREAMS, RunSpec
@@ -50,57 +45,6 @@ def settings_key(spec: RunSpec) -> str:
 
 def title_of(spec: RunSpec) -> str:
     return spec.recipe or f"{spec.method} with {spec.model} on {spec.dataset}"
-
-
-# --- runs to fit from -----------------------------------------------------------------------------------------------
-
-
-def runs_like(spec: RunSpec, store: Store) -> tuple[Run, ...]:
-    """Cached and own runs that share the spec's response, each once; only those that reached an epoch."""
-    key = settings_key(spec)
-    alike = (run for run in _candidates(spec, store) if run.kind == "measured" and run.epochs)
-    return tuple({run.own_spec.key: run for run in alike if _key(run.own_spec) == key}.values())
-
-
-def _candidates(spec: RunSpec, store: Store) -> Iterator[Run]:
-    yield from (cached.run for cached in cached_runs().runs)
-    for run in store.list().runs:
-        if (run.status, run.method, run.dataset, run.model) == ("done", spec.method, spec.dataset, spec.model):
-            yield store.get(run.id)
-
-
-def _key(spec: RunSpec) -> str:
-    try:
-        return settings_key(spec)
-    except InputError:
-        return ""
-
-
-def curves(runs: Iterable[Run], *, held_out: bool = False) -> tuple[Curve, ...]:
-    """What runs say; by their seeds some are kept away from every fit."""
-    wanted = (run for run in runs if (run.own_spec.seed >= HELD_OUT_SEED) == held_out)
-    return tuple(
-        Curve(
-            run.own_spec.key,
-            tuple(float(sigma) for sigma in run.own_spec.schedule.sigmas(run.own_spec.epochs)),
-            tuple(record.accuracy for record in run.epochs),
-        )
-        for run in wanted
-    )
-
-
-def fitted(spec: RunSpec, runs: Iterable[Run]) -> Response:
-    """The response that these runs show."""
-    return fit(
-        curves(runs),
-        recipe=title_of(spec),
-        settings=settings_key(spec),
-        dataset=spec.dataset,
-        batch_size=spec.batch_size,
-    )
-
-
-# --- files ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

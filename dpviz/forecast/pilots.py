@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dpviz.forecast.designs import pilots
+from dpviz.forecast.evidence import curves, fitted, runs_like
 from dpviz.forecast.fit import FEWEST
-from dpviz.forecast.library import curves, fitted, runs_like
 from dpviz.forecast.response import Response
 from dpviz.privacy.guarantees import rule_of
 from dpviz.privacy.records import steps_per_epoch

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dpviz.forecast.evidence import curves, runs_like
 from dpviz.forecast.fit import HeldOut, held_out, left_out
-from dpviz.forecast.library import Shelf, curves, runs_like
+from dpviz.forecast.library import Shelf
 from dpviz.forecast.response import Response
 from dpviz.papers import RECIPES
 from dpviz.privacy.registry import InputError

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from dpviz.forecast.designs import EPOCHS, HELD_OUT_SEED, pilots
+from dpviz.forecast.evidence import curves, fitted, runs_like
 from dpviz.forecast.fit import Curve, fit, held_out, left_out
-from dpviz.forecast.library import CACHED, curves, fitted, runs_like, settings_key, shelf, write
+from dpviz.forecast.library import CACHED, settings_key, shelf, write
 from dpviz.forecast.pilots import Price, composition
 from dpviz.forecast.response import expected
 from dpviz.papers import RECIPES, recipe
