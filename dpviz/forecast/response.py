@@ -186,6 +186,30 @@ class Response:
             raise InputError(f"this is no forecast that dpviz fitted: {error}; fit it again") from None
 
 
+def scale_to_accuracy(response: Response, sigmas: Iterable[Any], target: float) -> float:
+    """The largest factor by which a schedule may be scaled so that its end is still expected to reach the target."""
+    curve = check_sigmas(sigmas)
+    if not 0 < target < 1:
+        raise InputError(f"the accuracy to aim at must be a share above 0 and below 1, got {target}")
+    if not curve.any():
+        raise InputError("a schedule without noise cannot be scaled; draw one with noise")
+
+    def reaches(log_factor: float) -> bool:
+        return bool(expected(response.parameters, curve * math.exp(log_factor))[0, -1] >= target)
+
+    low, high = -math.log(MOST), math.log(MOST / curve.max())
+    if not reaches(low):
+        most = expected(response.parameters, 0.0 * curve)[0, -1]
+        raise InputError(
+            f"{target:.2%} is out of reach: even without noise {len(curve)} epochs are expected to end at {most:.2%}; "
+            "take more epochs or aim lower"
+        )
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if reaches(middle) else (low, middle)
+    return math.exp(low)
+
+
 def _within(value: Any, bounds: tuple[float, float]) -> bool:
     return type(value) in (int, float) and bounds[0] <= value <= bounds[1]
 

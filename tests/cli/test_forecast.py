@@ -71,6 +71,14 @@ def test_fit_makes_what_is_missing_and_the_forecast_is_there(capsys, store):
     assert main(f"forecast {SMALL} --sigmas 2,2,2 --json".split()) == 0
     assert json.loads(capsys.readouterr().out)["rests_on"] == 8
 
+    # A suggestion under this forecast, checked with seeds that no fit sees.
+    assert main(f"suggest {SMALL} --target-epsilon 3 --check --json".split()) == 0
+    check = json.loads(capsys.readouterr().out)["check"]
+    assert (check["pairs"], check["paired"]) == (3, True)
+    assert check["low"] <= check["mean"] <= check["high"]
+    assert main(f"forecast fit {SMALL} --runs 8 --json".split()) == 0
+    assert json.loads(capsys.readouterr().out)["rests_on"] == 8
+
 
 def test_the_committed_table_is_what_the_command_prints(capsys, monkeypatch):
     assert main(["forecast", "table"]) == 0
@@ -79,3 +87,14 @@ def test_the_committed_table_is_what_the_command_prints(capsys, monkeypatch):
     for one, other in zip(made, kept, strict=True):
         if one != other:
             assert float(one.rstrip("%")) == pytest.approx(float(other.rstrip("%")), abs=0.3 if "%" in one else 0.011)
+
+
+def test_suggest_prints_a_schedule_within_the_budget(capsys):
+    line = "suggest --recipe curricula/constant-1.54 --target-epsilon 1.0 --json"
+    assert main(line.split()) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert 0.99 <= data["best"]["epsilon"] <= 1.0
+    assert data["best"]["accuracy"] >= data["constant"]["accuracy"]
+    assert data["worth_it"] == (data["gain"] > data["uncertainty"])
+    assert main(["suggest", "--target-epsilon", "1"]) == 2
+    assert "give --recipe" in capsys.readouterr().err
