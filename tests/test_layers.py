@@ -1,4 +1,4 @@
-"""Who may import whom: privacy <- training <- papers <- runs <- views <- ui <- pages, app, cli."""
+"""Who may import whom: privacy <- training <- papers <- runs <- forecast <- views <- ui <- pages, app, cli."""
 
 import ast
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-LAYERS = ("privacy", "training", "papers", "runs", "views", "ui", "cli")
+LAYERS = ("privacy", "training", "papers", "runs", "forecast", "views", "ui", "cli")
 # Package -> the layers in which it may be imported.
 HOMES = {
     "torch": {"training"},
@@ -63,6 +63,7 @@ def test_a_module_imports_its_own_layer_or_one_to_the_left(path: Path) -> None:
         ("dpviz.training.architectures", ("torch", "streamlit", "pandas")),
         ("dpviz.training.pricing", ("torch", "streamlit", "pandas")),
         ("dpviz.papers", ("torch", "streamlit", "pandas")),
+        ("dpviz.forecast.library", ("torch", "streamlit", "pandas", "ray", "optuna")),
         ("dpviz.runs", ("torch", "streamlit", "pandas", "ray", "optuna")),
         ("dpviz.cli", ("torch", "streamlit", "pandas", "ray", "optuna")),
     ],

@@ -35,7 +35,7 @@ EXIT_CODES = {"failed": 1, "stopped": 130}
 # --- train --------------------------------------------------------------------------------------------------------
 
 
-def _train_arguments(parser: argparse.ArgumentParser) -> None:
+def spec_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--recipe", help="settings to start from, for example losing-less/mnist-ce-t-cnn")
     parser.add_argument(
         "--set",
@@ -48,6 +48,10 @@ def _train_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dataset", help="what to train on; dpviz data lists them (the same as --set dataset=...)")
     parser.add_argument("--model", help="a model by name, or a function of your own: package.module:function")
     parser.add_argument("--epochs", type=whole, help="train so long; the schedule is drawn over them by its formula")
+
+
+def _train_arguments(parser: argparse.ArgumentParser) -> None:
+    spec_arguments(parser)
     parser.add_argument("--seeds", help="one run per seed, for example 0,1,2")
     parser.add_argument("--title", default="", help="a name for the runs")
     machine_arguments(parser)
@@ -83,10 +87,11 @@ def specs_of(args: argparse.Namespace) -> tuple[RunSpec, ...]:
             if name in settings:
                 raise InputError(f"{name} is given twice, by --{name} and by --set")
             settings[name] = getattr(args, name)
-    if args.seeds is not None and "seed" in settings:
+    seeds = getattr(args, "seeds", None)
+    if seeds is not None and "seed" in settings:
         raise InputError("the seed is given twice, by --seeds and by --set")
     spec = change(start, with_listed_epochs(settings))
-    return with_seeds(spec, parse_seeds(args.seeds)) if args.seeds is not None else (spec,)
+    return with_seeds(spec, parse_seeds(seeds)) if seeds is not None else (spec,)
 
 
 def _origin(args: argparse.Namespace, spec: RunSpec) -> str:
@@ -108,10 +113,10 @@ def checked_options(args: argparse.Namespace, runner: Runner, until: int | None 
 
 
 @contextlib.contextmanager
-def foreground(store: Store, runs: int, mirror: Mirror | None = None) -> Iterator[Runner]:
+def foreground(store: Store, runs: int, address: str = "", mirror: Mirror | None = None) -> Iterator[Runner]:
     """A runner with a progress bar; Ctrl-C ends its runs as stopped, with a checkpoint."""
     shown = RunBar(runs)
-    runner = runner_for(store, on_progress=shown.step, on_epoch=shown.epoch, mirror=mirror)
+    runner = runner_for(store, address, on_progress=shown.step, on_epoch=shown.epoch, mirror=mirror)
     # Some trackers print to standard output, which is for the result alone.
     aside = contextlib.redirect_stdout(sys.stderr)
     with aside, contextlib.closing(runner), stopping_on(runner.stop_all, signal.SIGINT, signal.SIGTERM):

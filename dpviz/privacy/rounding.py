@@ -91,3 +91,9 @@ def delta_text(delta: float) -> str:
         return f"1/{whole}"
     mantissa, _, power = (short if float(short) == delta else repr(float(delta))).partition("e")
     return f"{mantissa}e{int(power)}" if power else mantissa
+
+
+def rounded_up(sigma: float) -> float:
+    """Four digits, as the editor draws and a link holds them; never less noise than asked for."""
+    unit = 10.0 ** (math.floor(math.log10(sigma)) - 3)
+    return float(f"{math.ceil(sigma / unit - 1e-9) * unit:.4g}")

@@ -14,6 +14,7 @@ import numpy as np
 import streamlit as st
 
 from dpviz.privacy import MEASURES, SCHEDULES, InputError, Schedule, calibrate, matching_constant
+from dpviz.privacy.rounding import rounded_up
 from dpviz.privacy.schedules import CUSTOM, parse_csv
 from dpviz.training.limits import refuse_if_read_only
 from dpviz.training.local.parsing import check_size
@@ -320,9 +321,3 @@ def stretch(sigmas: Sequence[float], epochs: int) -> tuple[float, ...]:
     old, new = np.linspace(0, 1, values.size), np.linspace(0, 1, epochs)
     between = np.exp(np.interp(new, old, np.log(values))) if (values > 0).all() else np.interp(new, old, values)
     return tuple(float(f"{sigma:.4g}") for sigma in between)
-
-
-def rounded_up(sigma: float) -> float:
-    """Four digits, as the editor draws and a link holds them; never less noise than asked for."""
-    unit = 10.0 ** (math.floor(math.log10(sigma)) - 3)
-    return float(f"{math.ceil(sigma / unit - 1e-9) * unit:.4g}")

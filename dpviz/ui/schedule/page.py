@@ -17,6 +17,7 @@ from dpviz.ui.common.knobs import choose, knob_inputs
 from dpviz.ui.schedule import board as drawing
 from dpviz.ui.schedule.board import PRESET, Board, act, board
 from dpviz.ui.schedule.editor import Certified, Curve, schedule_editor
+from dpviz.ui.schedule.outlook import forecast_choice, live_forecast
 from dpviz.ui.schedule.settings import FPRS, OWN_DATA, Settings, read_settings, session_key, settings_panel
 from dpviz.views.numbers import epsilon_kind, epsilon_remark, epsilon_text
 
@@ -44,6 +45,7 @@ def schedule_page() -> None:
         _notes(it)
     with right:
         settings_panel(on_epochs=partial(act, drawing.change_epochs))
+        forecast_choice(settings)
     _details(it, settings)
 
 
@@ -77,7 +79,7 @@ def _use_file() -> None:
 
 
 def _editor(it: Board, settings: Settings) -> None:
-    cost = settings.price(it.sigmas)
+    cost, forecast = settings.price(it.sigmas), live_forecast(settings)
     pins = [Curve(pin.name, pin.sigmas, settings.price(pin.sigmas).upper) for pin in it.pins]
     schedule_editor(
         it.editor,
@@ -90,7 +92,8 @@ def _editor(it: Board, settings: Settings) -> None:
         target=settings.target,
         certified=Certified(cost.lower, cost.upper, epsilon_text(cost), epsilon_kind(cost)),
         measure=settings.live_risk(it.sigmas),
-        height=380,
+        forecast=forecast,
+        height=470 if forecast else 380,
         link=drawing.address(it, settings),
         on_draw=lambda _: act(drawing.drawn),
         on_open=partial(act, drawing.open_link),

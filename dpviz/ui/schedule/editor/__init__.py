@@ -24,7 +24,16 @@ MAX_SIGMA = 1000.0
 
 _FOLDER = Path(__file__).parent
 # Inline components are one module, so the parts are joined; each uses names of those before it.
-_PARTS = ("geometry.js", "history.js", "address.js", "accounting.js", "picture.js", "readout.js", "editor.js")
+_PARTS = (
+    "geometry.js",
+    "history.js",
+    "address.js",
+    "accounting.js",
+    "picture.js",
+    "readout.js",
+    "forecast.js",
+    "editor.js",
+)
 
 _mount = st.components.v2.component(
     "dpviz_schedule_editor",
@@ -73,6 +82,20 @@ class LiveRisk:
     threshold: float = 0.0
 
 
+@dataclass(frozen=True)
+class LiveForecast:
+    """What the browser needs to say which accuracy to expect: a response, and by how many doublings the batches differ
+    from those that it was measured with."""
+
+    recipe: str
+    parameters: Sequence[float]
+    half_widths: Sequence[float]
+    least_sigma: float
+    most_sigma: float
+    rests_on: int
+    batch_doublings: float = 0.0
+
+
 @dataclass
 class EditorState:
     """The one truth about a drawing. `rev` names what Python pushed last, `seq` counts the drawings since."""
@@ -118,6 +141,7 @@ def schedule_editor(
     target: float | None = None,
     certified: Certified | None = None,
     measure: LiveRisk | None = None,
+    forecast: LiveForecast | None = None,
     low: float = 0.3,
     high: float = 10.0,
     height: int = 400,
@@ -128,7 +152,8 @@ def schedule_editor(
     """Mount the editor for `state`.
 
     `table` is `dpviz.privacy.rdp_table(sample_rate)`; `certified` and `measure` belong to `state.sigmas` as they are
-    now; without `measure` the live number is epsilon, and `target` is in the measure that is shown. `low` and `high`
+    now; without `measure` the live number is epsilon, and `target` is in the measure that is shown; `forecast` adds a
+    strip with the accuracy to expect. `low` and `high`
     are the least range of the noise axis. `on_draw` is called with the new sigmas after `state` has them.
 
     The address shows `link` as its parameter s, and the browser's tab remembers it: `on_open` is called with what the
@@ -156,6 +181,7 @@ def schedule_editor(
         "target": target,
         "certified": _record_data(certified) if certified else None,
         "measure": _record_data(measure) if measure else None,
+        "forecast": asdict(forecast) if forecast else None,
         "low": low,
         "high": high,
         "height": height,

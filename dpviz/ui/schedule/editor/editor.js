@@ -17,6 +17,7 @@ class Editor {
     this.root = root;
     this.svg = root.querySelector(".plot");
     this.picture = new Picture(this.svg);
+    this.outlook = new Outlook(root, this.svg);
     this.readout = new Readout(root);
     this.history = new History();
     this.tool = "draw";
@@ -68,6 +69,7 @@ class Editor {
     this.data = data;
     keepAddress(data.link, (link) => this.send({ open: link }));
     this.accountant = new Accountant(table, data.steps, data.delta);
+    this.outlook.take(data.forecast);
     if (data.rev !== this.rev) this.#adopt(data);
     this.#widen();
     this.#learnTightness();
@@ -115,7 +117,7 @@ class Editor {
     if (!this.certified || this.sentAt === undefined) return;
     remember(this.stats.replies, performance.now() - this.sentAt);
     this.sentAt = undefined;
-    this.readout.announce(`epsilon ${this.certified.text}, ${this.certified.kind}`);
+    this.readout.announce(`epsilon ${this.certified.text}, ${this.certified.kind} ${this.outlook.words.textContent}`.trim());
   }
 
   // --- drawing
@@ -136,9 +138,11 @@ class Editor {
     const curves = [this.sigmas, ...(ghost ? [ghost] : []).concat(pinned).map((curve) => curve.sigmas)];
     const span = Math.max(...curves.map((sigmas) => sigmas.length));
     const silent = curves.some((sigmas) => sigmas.includes(0));
-    this.frame = new Frame({ width, height, epochs, span, silent, scale: this.scale, ...this.range });
+    const forecast = Boolean(this.data.forecast);
+    this.frame = new Frame({ width, height, epochs, span, silent, forecast, scale: this.scale, ...this.range });
     this.svg.classList.toggle("point", this.tool === "point");
     this.picture.drawBackground(this.frame, this.data);
+    this.outlook.layout(this.frame);
     this.readout.showLegend(this.data);
     for (const button of this.root.querySelectorAll("[data-tool], [data-scale]")) {
       const { tool, scale } = button.dataset;
@@ -156,6 +160,7 @@ class Editor {
     const { measure } = data;
     const risk = measure && RISKS[measure.shape](this.muScale * this.accountant.mu, measure.threshold);
     this.picture.drawCurve(sigmas, spent, this.cursor, measure ? null : data.target);
+    this.outlook.paint(sigmas);
     this.readout.showNumber(this.epsilon, risk, this.certified, data);
     this.readout.showCursor(this.cursor, sigmas, this.range, this.epsilon);
     this.#enable("undo", this.history.past.length > 0);

@@ -56,12 +56,15 @@ function epsilonTop(epsilon, target) {
 }
 
 class Frame {
-  constructor({ width, height, epochs, span, silent, low, high, scale }) {
+  constructor({ width, height, epochs, span, silent, low, high, scale, forecast }) {
     Object.assign(this, { width, height, epochs, span, low, high, scale });
     this.left = 44;
     this.right = width - 14;
     this.bottom = height - 36;
-    this.stripTop = Math.round(this.bottom - height * 0.2);
+    const strip = Math.round(height * (forecast ? 0.16 : 0.2));
+    this.forecastTop = this.bottom - strip; // the lowest strip, if there is a forecast
+    this.stripBottom = forecast ? this.forecastTop - 26 : this.bottom;
+    this.stripTop = this.stripBottom - strip;
     this.curveTop = 14;
     this.curveBottom = this.stripTop - 26;
     if (silent && scale === "log") {
@@ -98,7 +101,7 @@ class Frame {
   }
 
   epsilonY(epsilon, top) {
-    return this.bottom - clamp(epsilon / top, 0, 1) * (this.bottom - this.stripTop);
+    return this.stripBottom - clamp(epsilon / top, 0, 1) * (this.stripBottom - this.stripTop);
   }
 
   /** An SVG path through one value an epoch; a single epoch is a line from side to side. */
@@ -111,6 +114,16 @@ class Frame {
       path += `${epoch ? "L" : "M"}${this.x(epoch).toFixed(1)},${y(values[epoch]).toFixed(1)}`;
     }
     return path;
+  }
+
+  /** What lies between two curves. */
+  between(lower, upper, y) {
+    if (!this.pitch) return this.area(this.line(upper, y), 1, y(lower[0]));
+    let path = this.line(lower, y);
+    for (let epoch = upper.length - 1; epoch >= 0; epoch--) {
+      path += `L${this.x(epoch).toFixed(1)},${y(upper[epoch]).toFixed(1)}`;
+    }
+    return `${path}Z`;
   }
 
   /** The same path, closed along a floor. */

@@ -33,7 +33,7 @@ class Picture {
 
   /** Grid, axes, ghost and pinned curves. */
   drawBackground(frame, { ghost, pinned }) {
-    const { width, height, left, right, curveTop, curveBottom, stripTop, bottom } = frame;
+    const { width, height, left, right, curveTop, curveBottom, stripTop, stripBottom, forecastTop, bottom } = frame;
     this.frame = frame;
     this.shownTop = null;
     setAll(this.svg, { viewBox: `0 0 ${width} ${height}`, height });
@@ -43,7 +43,8 @@ class Picture {
     for (const epoch of epochTicks(frame.span, right - left)) {
       const x = frame.x(epoch);
       append(this.grid, "line", { x1: x, x2: x, y1: curveTop, y2: curveBottom });
-      append(this.grid, "line", { x1: x, x2: x, y1: stripTop, y2: bottom });
+      append(this.grid, "line", { x1: x, x2: x, y1: stripTop, y2: stripBottom });
+      if (stripBottom < bottom) append(this.grid, "line", { x1: x, x2: x, y1: forecastTop, y2: bottom });
       append(this.labels, "text", { x, y: bottom + 16, class: "middle" }, epoch + 1);
     }
     append(this.labels, "text", { x: (left + right) / 2, y: height - 5, class: "middle title" }, "epoch");
@@ -88,7 +89,7 @@ class Picture {
     const top = epsilonTop(spent[count - 1], target);
     const path = frame.line(spent, (epsilon) => frame.epsilonY(epsilon, top));
     this.spent.setAttribute("d", path);
-    this.spentArea.setAttribute("d", frame.area(path, count, frame.bottom));
+    this.spentArea.setAttribute("d", frame.area(path, count, frame.stripBottom));
     if (top !== this.shownTop || target !== this.shownTarget) this.#epsilonAxis(top, target);
   }
 
@@ -105,7 +106,7 @@ class Picture {
   }
 
   #epsilonAxis(top, target) {
-    const { left, right, stripTop, bottom } = this.frame;
+    const { left, right, stripTop, stripBottom } = this.frame;
     this.shownTop = top;
     this.shownTarget = target;
     this.spentLabels.replaceChildren();
@@ -118,7 +119,7 @@ class Picture {
     if (target == null) return;
     const y = this.frame.epsilonY(target, top);
     setAll(this.target, { x1: left, x2: right, y1: y, y2: y });
-    const above = y - 5 > stripTop + 6 || y > (stripTop + bottom) / 2;
+    const above = y - 5 > stripTop + 6 || y > (stripTop + stripBottom) / 2;
     const place = { x: left + 8, y: above ? y - 5 : y + 13, class: "title goal" };
     append(this.spentLabels, "text", place, `target ${axisNumber(target)}`);
   }

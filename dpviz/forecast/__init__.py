@@ -1,0 +1,1 @@
+"""The accuracy to expect of a noise schedule that was never trained. numpy and scipy only."""
