@@ -66,7 +66,7 @@ def machine_arguments(parser: argparse.ArgumentParser) -> None:
 def _train(args: argparse.Namespace) -> Result:
     specs = specs_of(args)
     store = Store()
-    with foreground(store, len(specs), asked_mirror(store, args)) as runner:
+    with foreground(store, len(specs), mirror=asked_mirror(store, args)) as runner:
         options = checked_options(args, runner)
         ids = runner.start_all(specs, title=args.title or _origin(args, specs[0]), options=options)
         for run_id in ids:
@@ -267,7 +267,7 @@ def _setting(value: Any) -> str:
 
 
 def _resume(store: Store, args: argparse.Namespace) -> Result:
-    with foreground(store, 1, asked_mirror(store, args)) as runner:
+    with foreground(store, 1, mirror=asked_mirror(store, args)) as runner:
         runner.resume(args.id, options=checked_options(args, runner))
         runner.wait(args.id)
     return _results([store.get(args.id)], args)
