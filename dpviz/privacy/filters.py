@@ -110,35 +110,41 @@ def _spent(renyi_filter: RenyiFilter, phases: tuple[Phase, ...]) -> float:
     return math.fsum(costs)
 
 
+def least_filter(phases: Sequence[Phase], delta: float) -> RenyiFilter:
+    """The filter with the smallest epsilon that planned steps fit under."""
+    rdp = phase_rdp(phases, FILTER_ORDERS).sum(axis=0) * (1 + 2 * SLACK)
+    epsilon, order = smallest_epsilon(rdp, delta, orders=FILTER_ORDERS)
+    return RenyiFilter(epsilon + 1e-9, delta, order)
+
+
 @lru_cache(maxsize=256)
 def best_filter(epsilon: float, delta: float, phases: tuple[Phase, ...]) -> RenyiFilter:
     """The filter whose order leaves a plan the most room: the plan's noise can be scaled down furthest under it.
 
     Any order is sound, so a few of the plan's sigmas are enough to choose one; if the plan itself does not fit then,
-    the order is the one at which it uses the smallest share of the budget.
+    the order is that of its least filter.
     """
-    RenyiFilter(epsilon, delta, float(FILTER_ORDERS[-1]))  # refuses what is no budget at any order
+    least = least_filter(phases, delta)
+    if not epsilon >= least.epsilon:
+        raise InputError(
+            f"the planned schedule needs a budget of {epsilon_number(least.epsilon)} at least, got {epsilon:g}; "
+            "declare a larger epsilon or plan more noise"
+        )
     budgets = epsilon - improved_conversion(np.zeros(FILTER_ORDERS.size), FILTER_ORDERS, delta)
+    orders, budgets = FILTER_ORDERS[budgets > 0], budgets[budgets > 0]
     sigmas = np.quantile([phase.noise_multiplier for phase in phases], np.linspace(0, 1, min(len(phases), 16)))
     rate, steps = phases[0].sample_rate, sum(phase.steps for phase in phases) / sigmas.size
 
     def shares(scale: float) -> FloatArray:
-        rdp = log_moments(FILTER_ORDERS, scale * sigmas, rate).sum(axis=0) / (FILTER_ORDERS - 1) * steps
-        return np.where(budgets > 0, rdp / np.where(budgets > 0, budgets, 1.0), np.inf)
+        rdp: FloatArray = log_moments(orders, scale * sigmas, rate).sum(axis=0) / (orders - 1) * steps
+        return rdp / budgets
 
-    low, high = 1 / 64, 64.0
+    low, high = 1 / 64, 1.0
     for _ in range(12):
         middle = math.sqrt(low * high)
         low, high = (low, middle) if shares(middle).min() <= 1 else (middle, high)
-    orders = (float(FILTER_ORDERS[int(np.argmin(shares(scale)))]) for scale in (high, 1.0))
-    filters = [RenyiFilter(epsilon, delta, order) for order in orders]
-    return next((one for one in filters if one.fits(one.spent(phases))), filters[0])
-
-
-def least_filter_epsilon(phases: Sequence[Phase], delta: float) -> float:
-    """The smallest epsilon that a filter can declare for planned steps."""
-    rdp = phase_rdp(phases, FILTER_ORDERS).sum(axis=0) * (1 + 2 * SLACK)
-    return smallest_epsilon(rdp, delta, orders=FILTER_ORDERS)[0] + 1e-9
+    roomy = RenyiFilter(epsilon, delta, float(orders[int(np.argmin(shares(high)))]))
+    return roomy if roomy.fits(roomy.spent(phases)) else RenyiFilter(epsilon, delta, least.order)
 
 
 def filter_guarantee(method: str, curriculum: str, phases: Sequence[Phase], renyi_filter: RenyiFilter) -> Guarantee:

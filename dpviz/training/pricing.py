@@ -39,6 +39,7 @@ def planned_guarantee(spec: RunSpec, assumptions: Assumptions = AS_TRAINED) -> G
     return course_guarantee(spec, spec.phases, assumptions)
 
 
+@functools.lru_cache(maxsize=256)
 def course_guarantee(spec: RunSpec, phases: tuple[Phase, ...], assumptions: Assumptions = AS_TRAINED) -> Guarantee:
     """The same for a run whose noise was changed on the way: `phases` as they were taken and are planned now."""
     if spec.filter and assumptions == AS_TRAINED:

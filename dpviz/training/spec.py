@@ -10,11 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dpviz.privacy.filters import RenyiFilter, best_filter, least_filter_epsilon
+from dpviz.privacy.filters import RenyiFilter, best_filter
 from dpviz.privacy.guarantees import rule_of
 from dpviz.privacy.records import Phase, check_delta, epoch_phases
 from dpviz.privacy.registry import InputError, Knob, Value
-from dpviz.privacy.rounding import epsilon_number
 from dpviz.privacy.schedules import Schedule, check_epochs
 from dpviz.training.data.catalog import Dataset, OwnData
 from dpviz.training.tables import CHOICES, CURRICULA, DATASETS, METHODS, MODELS, OPTIMIZERS
@@ -239,13 +238,7 @@ def _settle_filter(spec: RunSpec) -> None:
     if order is None:
         order = best_filter(epsilon, spec.delta, spec.phases).order
     order = float(FILTER["filter_order"].check("filter_order", order))
-    chosen = RenyiFilter(epsilon, spec.delta, order)
-    if not chosen.fits(chosen.spent(spec.phases)):
-        least = epsilon_number(least_filter_epsilon(spec.phases, spec.delta))
-        raise InputError(
-            f"filter_epsilon must leave room for the planned schedule, which needs a budget of {least} at least, got "
-            f"{epsilon:g}; declare more or plan more noise"
-        )
+    RenyiFilter(epsilon, spec.delta, order).check((), spec.phases)
     object.__setattr__(spec, "filter_epsilon", epsilon)
     object.__setattr__(spec, "filter_order", order)
 

@@ -10,7 +10,7 @@ import pytest
 from opacus.accountants.analysis import rdp as opacus_rdp
 
 from dpviz.privacy import InputError, Ledger, epoch_phases, epsilon
-from dpviz.privacy.filters import RenyiFilter, best_filter, filter_guarantee, least_filter_epsilon
+from dpviz.privacy.filters import RenyiFilter, best_filter, filter_guarantee, least_filter
 from dpviz.privacy.guarantees import FIXED_AHEAD
 from dpviz.privacy.rdp import improved_conversion
 
@@ -117,12 +117,13 @@ def test_a_schedule_that_was_known_ahead_never_costs_more_than_a_filter_would():
     for _ in range(12):
         rate, count = float(np.exp(rng.uniform(np.log(0.005), 0))), int(rng.integers(1, 12))
         phases = epoch_phases(np.exp(rng.uniform(np.log(0.8), np.log(8), count)), rate)
-        least = least_filter_epsilon(phases, 1e-5)
-        assert epsilon(Ledger(phases), 1e-5).upper <= least
-        order = best_filter(least, 1e-5, phases).order
-        RenyiFilter(least, 1e-5, order).check((), phases)
-        with pytest.raises(InputError):
-            best_filter(0.99 * least, 1e-5, phases).check((), phases)
+        least = least_filter(phases, 1e-5)
+        assert epsilon(Ledger(phases), 1e-5).upper <= least.epsilon
+        least.check((), phases)
+        for budget in (least.epsilon, 2 * least.epsilon):
+            best_filter(budget, 1e-5, phases).check((), phases)
+        with pytest.raises(InputError, match="needs a budget of"):
+            best_filter(0.999 * least.epsilon, 1e-5, phases)
 
 
 def test_the_order_leaves_more_room_for_less_noise_than_its_neighbours():

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from dpviz.privacy import InputError, Phase, epoch_phases
 from dpviz.privacy.filters import RenyiFilter
 from dpviz.privacy.schedules import check_sigmas
@@ -70,6 +72,14 @@ class Course:
             raise InputError(f"epoch {epoch} cannot begin after epoch {self.begun}")
         return dataclasses.replace(self, begun=epoch)
 
+    def changeable(self, sigmas: Iterable[Any]) -> list[float]:
+        """Sigmas for the last epochs without those for epochs that have begun, where these are given as they were."""
+        given: list[float] = check_sigmas(sigmas).tolist()
+        more = len(given) - len(self.coming)
+        locked = self.sigmas[max(0, self.begun - more) : self.begun]
+        same = 0 < more < len(given) and np.allclose(given[: len(locked)], locked, rtol=1e-5)
+        return given[more:] if same and len(locked) == more else given
+
     def redraw(self, sigmas: Iterable[Any], at: str) -> Course:
         """The same with new noise in the last epochs; refused where one has begun, or beyond the budget."""
         new = tuple(check_sigmas(sigmas).tolist())
@@ -94,6 +104,22 @@ class Course:
             case {"sigmas": list(sigmas), "at": str(at)} if len(line) == 2:
                 return self.redraw(sigmas, at)
         raise InputError("neither the begin of an epoch nor a change of noise")
+
+    @property
+    def used(self) -> float:
+        """Share of the budget that is spent once every epoch was taken as planned now, at most 1."""
+        return self.filter.spent(self.phases) / self.filter.budget
+
+    def budget_words(self) -> str:
+        """What is left to change, and of which budget."""
+        past = self.filter.spent(self.phases[: self.begun]) / self.filter.budget if self.begun else 0.0
+        return (
+            f"Epochs that have begun use {past:.1%} of the budget (epsilon {self.filter.epsilon:g}); with those to "
+            f"come as they stand it is {self.used:.1%}. A change holds from the next epoch that begins."
+        )
+
+    def budget_json(self) -> dict[str, float]:
+        return dataclasses.asdict(self.filter) | {"used": self.used}
 
     def to_json(self) -> dict[str, Any]:
         changes = [{"first": change.first, "sigmas": change.sigmas, "at": change.at} for change in self.redraws]

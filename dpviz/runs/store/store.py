@@ -28,7 +28,6 @@ from dpviz.paths import runs_folder
 from dpviz.privacy.audit import Audit
 from dpviz.privacy.records import steps_per_epoch
 from dpviz.privacy.registry import InputError
-from dpviz.privacy.schedules import check_sigmas
 from dpviz.runs.store import run_files as files
 from dpviz.runs.store.course import Course
 from dpviz.runs.store.imported import NO_RETRAINING, AnySpec, ImportedSpec
@@ -195,14 +194,15 @@ class Store:
     def redraw(self, run_id: str, sigmas: Iterable[Any]) -> Course:
         """Change the noise of the last epochs of a run under a filter, whoever works on it, if anybody does.
 
-        It is on the disk when this returns, and holds from the next epoch that begins.
+        It is on the disk when this returns, and holds from the next epoch that begins. Epochs that have begun may be in
+        the list as they were.
         """
-        folder, line = self._folder(run_id), {"sigmas": check_sigmas(sigmas).tolist(), "at": _now()}
+        folder, sigmas = self._folder(run_id), tuple(sigmas)
         spec = files.read_spec(folder)
         if isinstance(spec, ImportedSpec):
             raise InputError(f"run {run_id} is imported: {NO_RETRAINING}")
         with self._writing(f"run {run_id} cannot be changed"):
-            return files.change_course(folder, spec, lambda course: line)
+            return files.change_course(folder, spec, lambda course: {"sigmas": course.changeable(sigmas), "at": _now()})
 
     def get(self, run_id: str) -> Run:
         """The whole run. Damage is an InputError that names the file and the line."""
