@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dpviz.cli.command import Command, Result, spent_text, table, whole
+from dpviz.cli.command import Command, Result, number, spent_text, table, whole
 from dpviz.cli.mirror_flags import asked_mirror, mirror_arguments
 from dpviz.cli.progress import RunBar
 from dpviz.privacy.registry import InputError
@@ -52,6 +52,11 @@ def spec_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _train_arguments(parser: argparse.ArgumentParser) -> None:
     spec_arguments(parser)
+    parser.add_argument(
+        "--filter-epsilon",
+        type=number,
+        help="a budget declared ahead, so that dpviz runs redraw may change the noise of epochs to come",
+    )
     parser.add_argument("--seeds", help="one run per seed, for example 0,1,2")
     parser.add_argument("--title", default="", help="a name for the runs")
     machine_arguments(parser)
@@ -82,10 +87,10 @@ def specs_of(args: argparse.Namespace) -> tuple[RunSpec, ...]:
         from dpviz.papers import recipe
 
         start = recipe(args.recipe).spec
-    for name in ("dataset", "model", "epochs"):
-        if getattr(args, name) is not None:
+    for name in ("dataset", "model", "epochs", "filter_epsilon"):
+        if getattr(args, name, None) is not None:
             if name in settings:
-                raise InputError(f"{name} is given twice, by --{name} and by --set")
+                raise InputError(f"{name} is given twice, by --{name.replace('_', '-')} and by --set")
             settings[name] = getattr(args, name)
     seeds = getattr(args, "seeds", None)
     if seeds is not None and "seed" in settings:
@@ -163,6 +168,7 @@ def run_json(run: Run) -> dict[str, Any]:
         "seed": run.spec.seed,
         "epochs": [record.to_json() for record in run.epochs],
         "spent": run.spent.to_json() if run.spent else None,
+        **({"course": run.course.to_json()} if run.course else {}),
     }
 
 
@@ -215,6 +221,7 @@ def _runs_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=tuple(ACTIONS), help="what to do")
     parser.add_argument("id", nargs="?", help="a run's id; list shows them")
     parser.add_argument("--out", type=Path, help="export: write to this file")
+    parser.add_argument("--sigmas", help="redraw: noise of the run's last epochs, for example 1.5,1.4,1.2")
     machine_arguments(parser)
     mirror_arguments(parser)
 
@@ -226,6 +233,8 @@ def _runs(args: argparse.Namespace) -> Result:
         raise InputError("--out goes with runs export only")
     if (args.mirror is not None or args.with_private_metrics) and args.action != "resume":
         raise InputError("--mirror and --with-private-metrics go with runs resume only")
+    if (args.sigmas is not None) != (args.action == "redraw"):
+        raise InputError("--sigmas goes with runs redraw, which needs it, for example --sigmas 1.5,1.4,1.2")
     return ACTIONS[args.action](Store(), args)
 
 
@@ -253,7 +262,8 @@ def _show(store: Store, args: argparse.Namespace) -> Result:
     settings = [(key, _setting(value)) for key, value in spec.items() if value is not more] + [
         (key, _setting(value)) for key, value in more.items()
     ]
-    return data["runs"][0] | {"spec": spec}, f"{table(('setting', 'value'), settings)}\n\n{text}"
+    budget = f"\n\n{run.course.budget_words()}" if run.course else ""
+    return data["runs"][0] | {"spec": spec}, f"{table(('setting', 'value'), settings)}\n\n{text}{budget}"
 
 
 def _setting(value: Any) -> str:
@@ -285,15 +295,30 @@ def _export(store: Store, args: argparse.Namespace) -> Result:
     return data, f"wrote {args.out}"
 
 
+def _redraw(store: Store, args: argparse.Namespace) -> Result:
+    course = store.redraw(args.id, args.sigmas.split(","))
+    rows = [(k, sigma, "begun" if k <= course.begun else "to come") for k, sigma in enumerate(course.sigmas, start=1)]
+    return {"run_id": args.id, **course.to_json(), "budget": course.budget_json()}, "\n\n".join(
+        (table(("epoch", "sigma", ""), rows), course.budget_words())
+    )
+
+
 def _delete(store: Store, args: argparse.Namespace) -> Result:
     store.delete(args.id)
     return {"deleted": args.id}, f"deleted {args.id}"
 
 
-ACTIONS = {"list": _list, "show": _show, "resume": _resume, "export": _export, "delete": _delete}
+ACTIONS = {
+    "list": _list,
+    "show": _show,
+    "resume": _resume,
+    "redraw": _redraw,
+    "export": _export,
+    "delete": _delete,
+}
 
 
 COMMANDS = (
     Command("train", "train privately, from a recipe or your own settings", _train_arguments, _train),
-    Command("runs", "list, show, resume, export or delete runs", _runs_arguments, _runs),
+    Command("runs", "list, show, resume, redraw, export or delete runs", _runs_arguments, _runs),
 )

@@ -10,13 +10,20 @@ from typing import Any
 from dpviz.privacy.records import MAX_EPOCHS
 from dpviz.privacy.registry import InputError, Knob
 from dpviz.privacy.schedules import CUSTOM, Schedule
-from dpviz.training.spec import NUMBERS, RunSpec
+from dpviz.training.spec import FILTER, NUMBERS, RunSpec
 from dpviz.training.tables import CHOICES
 
 FLAG = Knob(False)
 EPOCHS = Knob(1, 1, MAX_EPOCHS)
 DELTA = Knob(1e-5, 0.0, 1.0)
-PLAIN: dict[str, Knob] = {"epochs": EPOCHS, "delta": DELTA, "secure": FLAG, "diagnostics": FLAG, **NUMBERS}
+PLAIN: dict[str, Knob] = {
+    "epochs": EPOCHS,
+    "delta": DELTA,
+    "secure": FLAG,
+    "diagnostics": FLAG,
+    **NUMBERS,
+    "filter_epsilon": FILTER["filter_epsilon"],
+}
 LABELS = ("seed", "epochs", "secure", "diagnostics")  # changing these leaves a recipe what it is
 
 DEFAULT = RunSpec(schedule=Schedule.of("constant", sigma=1.23), epochs=5, knobs=(("optimizer.momentum", 0.9),))
@@ -68,6 +75,7 @@ def change(spec: RunSpec, settings: Mapping[str, Any]) -> RunSpec:
         elif "." in key and not key.startswith("schedule."):
             knobs[key] = value
     own = {key.removeprefix("schedule."): value for key, value in settings.items() if key.startswith("schedule.")}
+    fields["filter_order"] = None  # chosen anew for the changed plan
     fields["schedule"] = change_schedule(spec.schedule, settings.get("schedule"), own)
     changed = dataclasses.replace(spec, **fields, knobs=tuple(sorted(knobs.items())))
     return dataclasses.replace(changed, recipe=spec.recipe if _same_recipe(spec, changed) else "")

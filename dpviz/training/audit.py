@@ -37,7 +37,7 @@ from dpviz.privacy.prices import epsilon
 from dpviz.privacy.records import Phase
 from dpviz.privacy.registry import InputError
 from dpviz.training.gradients.per_example import PerExample
-from dpviz.training.pricing import steps_guarantee
+from dpviz.training.pricing import course_guarantee
 from dpviz.training.random_streams import Seeded, seeded
 from dpviz.training.spec import RunSpec
 
@@ -301,7 +301,7 @@ class RunAudits:
     def result(self, spent: Sequence[Phase]) -> Audit:
         """What they show of the steps that were taken, beside the epsilon that is proven for these."""
         spec = self.spec
-        sound = steps_guarantee(spec.method, spec.curriculum, tuple(spent), spec.delta).sound
+        sound = course_guarantee(spec, tuple(spent)).sound
         assert sound is not None  # audit_refusal
         one_run = self.one_run.bound(spec.delta) if self.one_run else None
         return Audit(sound.upper, self.step.bound(spent, spec.delta), one_run)

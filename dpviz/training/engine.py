@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from dpviz.privacy.audit import Audit
-from dpviz.privacy.records import Ledger, Phase, steps_per_epoch
+from dpviz.privacy.records import Ledger, Phase, epoch_phases, steps_per_epoch
 from dpviz.privacy.registry import InputError
 from dpviz.training.audit import RunAudits
 from dpviz.training.curricula import batches, build_curriculum
@@ -113,16 +113,22 @@ class Trainer:
         *,
         on_step: Callable[[int, int], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
+        sigmas_at: Callable[[int], Sequence[float]] | None = None,
     ) -> Iterator[EpochRecord]:
         """Train on, yielding a record after each epoch; ends early, between two steps, once `should_stop()`.
 
-        `on_step` gets the steps taken in the run and the steps in all.
+        `on_step` gets the steps taken in the run and the steps in all. `sigmas_at`, for a run under a filter, says what
+        every epoch's noise is now that this one (counted from 1) begins or goes on.
         """
         total = self.spec.epochs * self.steps_per_epoch
+        settled = -1
         while self.epoch < self.spec.epochs:
             while self.step < self.steps_per_epoch:
                 if should_stop and should_stop():
                     return
+                if self.spec.filter and settled < self.epoch:
+                    self._settle_noise(sigmas_at(self.epoch + 1) if sigmas_at else self.sigmas)
+                    settled = self.epoch
                 started = time.perf_counter()
                 if self.step == 0:
                     self._begin_epoch()
@@ -131,6 +137,18 @@ class Trainer:
                 if on_step:
                     on_step(self.epoch * self.steps_per_epoch + self.step, total)
             yield self._finish_epoch()
+
+    def _settle_noise(self, sigmas: Sequence[float]) -> None:
+        """Take over the noise of a run under a filter; whatever it asks for, no step is taken beyond the budget."""
+        assert self.spec.filter is not None
+        self.sigmas, self.phases = list(sigmas), epoch_phases(sigmas, self.spec.sample_rate)
+        begun = self.epoch + (self.step > 0)
+        if len(sigmas) != self.spec.epochs or not _alike(self.spent[: self.epoch], self.phases[: self.epoch]):
+            raise InputError("the noise of past epochs cannot be changed; the run's file of changes is damaged")
+        self.spec.filter.check(self.phases[:begun], self.phases[begun:])
+        if self.step == 0:
+            course = tuple(self.sigmas[: self.epoch + 1])
+            self.streams |= {stream: randomness(self.spec, stream, course) for stream in ("batches", "noise")}
 
     def _begin_epoch(self) -> None:
         self.order = self.curriculum.order(self.epoch, self.order)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from dpviz.privacy import Assumptions, Guarantee, Phase, Risk, guarantee, guarantee_path, sound_risk
+from dpviz.privacy.filters import filter_guarantee
 from dpviz.privacy.guarantees import rule_of
 from dpviz.training.spec import RunSpec
 from dpviz.training.tables import MODELS
@@ -33,9 +34,18 @@ class HasSteps(Protocol):
 def planned_guarantee(spec: RunSpec, assumptions: Assumptions = AS_TRAINED) -> Guarantee:
     """The claimed and the sound epsilon of a whole run, before it starts; remembered, since pages ask again and again.
 
-    Under other assumptions than a run's own it is the price of the same steps, had they been taken so.
+    Under other assumptions than a run's own it is the price of the same steps, had they been taken so and fixed ahead.
     """
-    steps = steps_guarantee(spec.method, spec.curriculum, spec.phases, spec.delta, assumptions)
+    return course_guarantee(spec, spec.phases, assumptions)
+
+
+@functools.lru_cache(maxsize=256)
+def course_guarantee(spec: RunSpec, phases: tuple[Phase, ...], assumptions: Assumptions = AS_TRAINED) -> Guarantee:
+    """The same for a run whose noise was changed on the way: `phases` as they were taken and are planned now."""
+    if spec.filter and assumptions == AS_TRAINED:
+        steps = filter_guarantee(spec.method, spec.curriculum, phases, spec.filter)
+    else:
+        steps = steps_guarantee(spec.method, spec.curriculum, phases, spec.delta, assumptions)
     more = rests_on_model(spec)
     return dataclasses.replace(steps, assumptions=(*steps.assumptions, *more)) if more else steps
 
@@ -71,14 +81,24 @@ def steps_risk(
 
 
 def planned_risk(spec: HasSteps) -> Risk | None:
-    return steps_risk(spec.method, spec.curriculum, spec.phases)
+    """The same for a run's plan; None under a filter too, whose steps are not known ahead."""
+    return None if under_filter(spec) else steps_risk(spec.method, spec.curriculum, spec.phases)
 
 
 def planned_path(
     spec: HasSteps, accepted: Sequence[int] | None = None
 ) -> tuple[tuple[float | None, float | None], ...]:
-    """(claimed, sound) epsilon after each phase of a run, one per epoch of a spec, as its records will have them."""
+    """(claimed, sound) epsilon after each phase of a run, one per epoch of a spec, as its records will have them.
+
+    Under a filter it is the declared budget from the first epoch on, and nobody claims anything else.
+    """
+    if isinstance(spec, RunSpec) and spec.filter:
+        return ((None, spec.filter.epsilon),) * spec.epochs
     return guarantee_path(spec.method, spec.curriculum, spec.phases, spec.delta, accepted)
+
+
+def under_filter(spec: HasSteps) -> bool:
+    return isinstance(spec, RunSpec) and spec.filter is not None
 
 
 def audit_refusal(spec: HasSteps) -> str:

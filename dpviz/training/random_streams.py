@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -94,16 +95,21 @@ class Secure:
         return (np.frombuffer(os.urandom(8 * count), np.uint64) >> 11) * 2.0**-53
 
 
-def seeded(spec: RunSpec, stream: str) -> Seeded:
-    """A run's stream by name, decided by the seed or by the seed and all settings."""
+def seeded(spec: RunSpec, stream: str, sigmas: Sequence[float] = ()) -> Seeded:
+    """A run's stream by name, decided by the seed or by the seed and all settings.
+
+    `sigmas` are those of the epochs so far of a run under a filter: two runs of the same settings that were changed
+    differently on the way must not share noise and batches from there on.
+    """
     if spec.streams == 1:
         return Seeded(spec.seed, stream, torch.float32)
-    return Seeded(spec.seed, stream if stream in COMMON else f"{stream} {spec.noise_key}")
+    course = f" {sigmas!r}" if sigmas else ""
+    return Seeded(spec.seed, stream if stream in COMMON else f"{stream} {spec.noise_key}{course}")
 
 
-def randomness(spec: RunSpec, stream: str) -> Randomness:
+def randomness(spec: RunSpec, stream: str, sigmas: Sequence[float] = ()) -> Randomness:
     """A run's stream by name: from the system where the run is secure and the stream protects people."""
-    return Secure() if spec.secure and stream in SECURE else seeded(spec, stream)
+    return Secure() if spec.secure and stream in SECURE else seeded(spec, stream, sigmas)
 
 
 def add_noise(value: Tensor, noise: Tensor, grid: float | None = None) -> Tensor:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from dpviz.privacy.filters import RenyiFilter, best_filter
 from dpviz.privacy.guarantees import rule_of
 from dpviz.privacy.records import Phase, check_delta, epoch_phases
 from dpviz.privacy.registry import InputError, Knob, Value
@@ -27,6 +28,11 @@ NUMBERS: dict[str, Knob] = {
     "canaries": Knob(0, 0, 100_000, "examples made up for a one-run audit, each in the data or not by a coin"),
 }
 
+# The same for what a run under a filter has; None where there is no filter.
+FILTER: dict[str, Knob] = {
+    "filter_epsilon": Knob(1.0, 0.0, 1e6, "epsilon declared ahead, so that the noise may be changed on the way"),
+    "filter_order": Knob(8.0, 1.0, 1e6, "Renyi order of the filter, fixed ahead"),
+}
 
 # Version of the random streams (random_streams.py): 1, of which runs of one seed shared their noise, or 2.
 STREAMS = 2
@@ -37,7 +43,8 @@ class RunSpec:
     """Everything that decides a run's result. No device in it: where it ran is provenance.
 
     `own` names a person's own data by their content too, and says enough to price and show the run without them; it is
-    looked up where it is not given.
+    looked up where it is not given. With `filter_epsilon` the noise may be changed on the way, within that budget; the
+    order of its Renyi filter is chosen for the planned schedule where it is not given.
     """
 
     schedule: Schedule
@@ -64,6 +71,8 @@ class RunSpec:
     streams: int = STREAMS
     canaries: int = 0
     own: OwnData | None = None
+    filter_epsilon: float | None = None
+    filter_order: float | None = None
 
     def __post_init__(self) -> None:
         if self.streams not in range(1, STREAMS + 1):
@@ -90,6 +99,7 @@ class RunSpec:
         if self.batch_size > self.size:
             raise InputError(f"batch_size must be at most the {self.size:,} training examples, got {self.batch_size:,}")
         _refuse_meaningless(self)
+        _settle_filter(self)
 
     @property
     def data(self) -> Dataset:
@@ -123,13 +133,21 @@ class RunSpec:
         """The steps that the run plans, one phase per epoch."""
         return epoch_phases(self.schedule.sigmas(self.epochs), self.sample_rate)
 
+    @property
+    def filter(self) -> RenyiFilter | None:
+        """The filter that the run is under; None: its schedule is fixed ahead."""
+        if self.filter_epsilon is None or self.filter_order is None:
+            return None
+        return RenyiFilter(self.filter_epsilon, self.delta, self.filter_order)
+
     def knobs_of(self, choice: str) -> dict[str, Value]:
         """The knobs of one choice, for example knobs_of("optimizer") -> {"momentum": 0.9, ...}."""
         return {key.removeprefix(choice + "."): value for key, value in self.knobs if key.startswith(choice + ".")}
 
     def to_json(self) -> dict[str, Any]:
-        """The settings by name. Canaries and own data are named where there are any: keys of older runs stay."""
-        left_out = {"own"} if self.canaries else {"own", "canaries"}
+        """The settings by name. Canaries, own data and a filter are named where there are any: older keys stay."""
+        optional = {"canaries": self.canaries, "filter_epsilon": self.filter, "filter_order": self.filter}
+        left_out = {"own", *(name for name, given in optional.items() if not given)}
         data = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name not in left_out}
         data |= {"schedule": self.schedule.to_json(), "knobs": dict(self.knobs)}
         return data | ({"own": self.own.to_json()} if self.own else {})
@@ -197,6 +215,32 @@ def _refuse_meaningless(spec: RunSpec) -> None:
     for reason, refused in refusals.items():
         if refused:
             raise InputError(reason)
+
+
+def _settle_filter(spec: RunSpec) -> None:
+    """Choose the order of a filter that has none; refuse what it does not hold for, and a plan beyond its budget."""
+    if spec.filter_epsilon is None:
+        if spec.filter_order is not None:
+            raise InputError("filter_order goes with filter_epsilon; give the budget too")
+        return
+    rule = rule_of(spec.method, spec.curriculum)
+    refusals = {
+        f"{spec.method} with curriculum {spec.curriculum} has no guarantee": rule.sound is None,
+        "secure takes steps that were lost once more, with fresh noise": spec.secure,
+        f"streams {spec.streams} share noise among runs": spec.streams != STREAMS,
+        "an epoch without noise has no finite price": not all(spec.schedule.sigmas(spec.epochs)),
+    }
+    for reason, refused in refusals.items():
+        if refused:
+            raise InputError(f"a budget for changes on the way (filter_epsilon) is not possible here: {reason}")
+    epsilon = float(FILTER["filter_epsilon"].check("filter_epsilon", spec.filter_epsilon))
+    order = spec.filter_order
+    if order is None:
+        order = best_filter(epsilon, spec.delta, spec.phases).order
+    order = float(FILTER["filter_order"].check("filter_order", order))
+    RenyiFilter(epsilon, spec.delta, order).check((), spec.phases)
+    object.__setattr__(spec, "filter_epsilon", epsilon)
+    object.__setattr__(spec, "filter_order", order)
 
 
 @dataclass(frozen=True)

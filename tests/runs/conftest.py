@@ -21,7 +21,7 @@ def small_spec(**changes) -> RunSpec:
     """Logistic regression on 2,000 digits: ten steps an epoch, some 20 ms each."""
     sigma = changes.pop("sigma", 1.0)
     settings = {"epochs": 3, "model": "logistic", "subset": 2000, "batch_size": 200, "learning_rate": 2.0}
-    return RunSpec(schedule=Schedule.of("constant", sigma=sigma), **(settings | changes))
+    return RunSpec(**({"schedule": Schedule.of("constant", sigma=sigma)} | settings | changes))
 
 
 class Foreground:

@@ -5,8 +5,19 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
+from functools import partial
 
-from dpviz.runs.execution.job import Ended, Job, OnEpoch, OnProgress, RunOptions, assignment_of, ended_by, finish
+from dpviz.runs.execution.job import (
+    Ended,
+    Job,
+    OnEpoch,
+    OnProgress,
+    Report,
+    RunOptions,
+    assignment_of,
+    ended_by,
+    finish,
+)
 from dpviz.runs.execution.provenance import cores
 from dpviz.runs.execution.runner import Runner
 from dpviz.runs.execution.work import work
@@ -99,7 +110,11 @@ class QueueRunner(Runner):
                     del self._jobs[job.run_id]
 
     def _work(self, job: Job) -> None:
+        def apply(report: Report) -> None:
+            report.apply(self.store, job)
+
         def train() -> Ended:
-            return work(assignment_of(self.store, job), lambda report: report.apply(self.store, job), job.stop.is_set)
+            sigmas_at = partial(self.store.begin_epoch, job.run_id)
+            return work(assignment_of(self.store, job), apply, job.stop.is_set, None, sigmas_at)
 
         finish(self.store, job, ended_by(job.run_id, train))

@@ -12,7 +12,7 @@ import logging
 import math
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpviz.paths import PACKAGE
@@ -113,6 +113,14 @@ class RayRunner(Runner):
 
     def _check(self, more: int, options: RunOptions) -> None:
         self.check_device(options.device)
+
+    def _refuse(self, specs: Sequence[RunSpec], options: RunOptions) -> None:
+        if any(spec.filter for spec in specs):
+            raise InputError(
+                "a run that may be changed on the way (filter_epsilon) trains beside its files; start it without a "
+                "cluster"
+            )
+        super()._refuse(specs, options)
 
     def _submit(self, job: Job) -> None:
         self._flags.take.remote(job.run_id)  # lowers the flag of an old wish to stop that came too late

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dpviz.privacy.audit import LIKELY_CAUSES, Audit
@@ -16,14 +16,23 @@ from dpviz.runs.store.spending import Spending, Steps, of_epoch, spending
 from dpviz.training.spec import EpochRecord, RunSpec
 from dpviz.training.tables import MODELS
 
+SigmasAt = Callable[[int], Sequence[float]]
 
-def work(assignment: Assignment, sink: Sink, should_stop: Callable[[], bool], data: Any = None) -> Ended:
+
+def work(
+    assignment: Assignment,
+    sink: Sink,
+    should_stop: Callable[[], bool],
+    data: Any = None,
+    sigmas_at: SigmasAt | None = None,
+) -> Ended:
     """Train a run and report on it. `data` is what to train on where it was read already; None: read it from data_dir.
 
-    The caller writes down the end, which is returned and not reported.
+    `sigmas_at` asks the store for the noise of a run under a filter, as each epoch begins. The caller writes down the
+    end, which is returned and not reported.
     """
     began = time.monotonic()
-    training = _Training(assignment, sink, should_stop, data)
+    training = _Training(assignment, sink, should_stop, data, sigmas_at)
     ended = ended_by(assignment.run.id, training.train)
     provenance = training.provenance
     if provenance is not None:
@@ -35,8 +44,16 @@ def work(assignment: Assignment, sink: Sink, should_stop: Callable[[], bool], da
 class _Training:
     """Holds what is known so far, so that it is on record wherever training ends."""
 
-    def __init__(self, assignment: Assignment, sink: Sink, should_stop: Callable[[], bool], data: Any) -> None:
+    def __init__(
+        self,
+        assignment: Assignment,
+        sink: Sink,
+        should_stop: Callable[[], bool],
+        data: Any,
+        sigmas_at: SigmasAt | None,
+    ) -> None:
         self.assignment, self.run, self.sink, self.data = assignment, assignment.run, sink, data
+        self.sigmas_at = sigmas_at
         self.last = self.run.epochs[-1] if self.run.epochs else None
         self.provenance: Provenance | None = None
         self.spent: Spending | None = None
@@ -66,7 +83,8 @@ class _Training:
             self.sink(Saved(data, record if new else None))
 
         try:
-            for record in trainer.epochs(on_step=self._clock(provenance.device), should_stop=self._stopped):
+            clock = self._clock(provenance.device)
+            for record in trainer.epochs(on_step=clock, should_stop=self._stopped, sigmas_at=self.sigmas_at):
                 new = self._is_new(record)
                 save(record, new=new)
                 self.last = record if new else self.last

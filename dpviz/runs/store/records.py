@@ -10,6 +10,7 @@ from typing import Any
 
 from dpviz.privacy.audit import Audit
 from dpviz.privacy.registry import InputError
+from dpviz.runs.store.course import Course
 from dpviz.runs.store.imported import NO_RETRAINING, AnySpec, ImportedSpec
 from dpviz.runs.store.spending import Spending, dearer, of_epoch
 from dpviz.training.pricing import planned_risk
@@ -67,7 +68,7 @@ class Run:
 
     `owner` is who launched it where people sign in, empty elsewhere; it is not exported. `written` is what the run had
     spent when it last ended, as its status says; None: the run was made before that was recorded. `audit` is what its
-    audits showed when it last ended; None: there was none.
+    audits showed when it last ended; None: there was none. `course` is that of a run under a filter.
     """
 
     id: str
@@ -81,6 +82,7 @@ class Run:
     owner: str = ""
     written: Spending | None = None
     audit: Audit | None = None
+    course: Course | None = None
 
     def __post_init__(self) -> None:
         check_status(self.status)
@@ -128,6 +130,7 @@ class Run:
             "audit": self.audit.to_json() if self.audit else None,
             "provenance": self.provenance.to_json() if self.provenance else None,
             "not_covered": NOT_COVERED,
+            **({"course": self.course.to_json()} if self.course else {}),
         }
 
     def _repr_html_(self) -> str:

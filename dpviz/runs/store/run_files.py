@@ -5,6 +5,7 @@ epochs.jsonl    append only, one epoch per line; a torn last line is dropped, an
 status.json     replaced atomically; carries the labels and last numbers that a list shows, and what the run had spent
                 when it last ended; one without "spent" was written before that was recorded; "audit" where a run has
                 one
+course.jsonl    append only, of a run under a filter: every epoch that has begun, with its noise, and every change
 title.json      replaced atomically; a file of its own, so that renaming never races with a run that goes on
 provenance.json cached runs only; a person's own runs keep it in status.json
 checkpoint.pt   replaced atomically; opaque bytes here
@@ -14,12 +15,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import json
 import math
 import os
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -27,14 +29,15 @@ from typing import Any
 
 from dpviz.privacy.audit import Audit
 from dpviz.privacy.registry import InputError
+from dpviz.runs.store.course import Course
 from dpviz.runs.store.imported import AnySpec, ImportedSpec, spec_from_json
 from dpviz.runs.store.records import Provenance, Run, Summary, check_next, check_status
 from dpviz.runs.store.spending import Spending
-from dpviz.training.spec import EpochRecord
+from dpviz.training.spec import EpochRecord, RunSpec
 
 SPEC, EPOCHS, STATUS = "spec.json", "epochs.jsonl", "status.json"
-TITLE, PROVENANCE, CHECKPOINT, LOCK = "title.json", "provenance.json", "checkpoint.pt", "lock"
-FILES = (SPEC, EPOCHS, STATUS, TITLE, PROVENANCE, CHECKPOINT, LOCK)
+TITLE, PROVENANCE, CHECKPOINT, LOCK, COURSE = "title.json", "provenance.json", "checkpoint.pt", "lock", "course.jsonl"
+FILES = (SPEC, EPOCHS, STATUS, TITLE, PROVENANCE, CHECKPOINT, LOCK, COURSE)
 TEMPORARY = ".tmp-"
 
 
@@ -230,6 +233,7 @@ def read_run(folder: Path, run_id: str) -> Run:
         status.owner,
         status.spent,
         status.audit,
+        read_course(folder, spec) if isinstance(spec, RunSpec) and spec.filter else None,
     )
 
 
@@ -270,16 +274,73 @@ def append_epoch(folder: Path, record: EpochRecord) -> None:
         raise InputError(f"epoch {record.epoch} has a number that is not finite; the run has diverged") from None
     descriptor = os.open(folder / EPOCHS, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
     try:
-        size = os.fstat(descriptor).st_size
-        try:
-            while line:  # a full disk takes a part first and refuses the rest
-                line = line[os.write(descriptor, line) :]
-            os.fsync(descriptor)
-        except OSError:
-            os.ftruncate(descriptor, size)
-            raise
+        append_line(descriptor, line)
     finally:
         os.close(descriptor)
+
+
+def append_line(descriptor: int, line: bytes) -> None:
+    """Add a line to an open file and see it on the disk, or leave the file as it was."""
+    size = os.fstat(descriptor).st_size
+    try:
+        while line:  # a full disk takes a part first and refuses the rest
+            line = line[os.write(descriptor, line) :]
+        os.fsync(descriptor)
+    except OSError:
+        os.ftruncate(descriptor, size)
+        raise
+
+
+def read_course(folder: Path, spec: RunSpec) -> Course:
+    """The course of a run under a filter; its plan where nothing has happened yet."""
+    try:
+        data = read_bytes(folder / COURSE)
+    except FileNotFoundError:
+        data = b""
+    except OSError as error:
+        raise InputError(f"{shown(folder / COURSE)} cannot be read: {reason(error)}") from None
+    return _course(data, spec, shown(folder / COURSE))[0]
+
+
+def change_course(folder: Path, spec: RunSpec, line_of: Callable[[Course], Mapping[str, Any] | None]) -> Course:
+    """Add the line that `line_of` makes of a course, if any, and see it on the disk; one process at a time."""
+    Course.planned(spec)  # refuses a run without a filter before there is a file
+    path = folder / COURSE
+    new = not path.exists()
+    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        course, good = _course(os.pread(descriptor, os.fstat(descriptor).st_size, 0), spec, shown(path))
+        line = line_of(course)
+        if line is None:
+            return course
+        changed = course.after(line)
+        os.ftruncate(descriptor, good)  # a line that a crash left unfinished
+        append_line(descriptor, dump(line))
+        if new:
+            sync_folder(folder)
+        return changed
+    finally:
+        os.close(descriptor)
+
+
+def _course(data: bytes, spec: RunSpec, name: str) -> tuple[Course, int]:
+    """The course in a file's content, and the length in bytes of the good part: what follows was torn by a crash."""
+    course, good = Course.planned(spec), 0
+    lines = data.split(b"\n")[:-1]
+    for number, line in enumerate(lines, start=1):
+        try:
+            content = DECODER.decode(line.decode())
+        except (ValueError, RecursionError):
+            if number == len(lines):
+                break
+            raise InputError(f"{name}, line {number} is damaged: not valid JSON") from None
+        try:
+            course = course.after(content)
+        except InputError as error:
+            raise InputError(f"{name}, line {number} is damaged: {error}") from None
+        good += len(line) + 1
+    return course, good
 
 
 def drop_torn_line(folder: Path) -> tuple[EpochRecord, ...]:

@@ -112,6 +112,8 @@ def spending(
 def _price(
     spec: RunSpec, phases: tuple[Phase, ...], accepted: tuple[int, ...] | None
 ) -> tuple[float | None, float | None]:
+    if spec.filter:  # the declared budget holds from the first step on, and nothing less
+        return None, spec.filter.epsilon if phases else 0.0
     rule = rule_of(spec.method, spec.curriculum)
     price = steps_guarantee(spec.method, spec.curriculum, phases, spec.delta, accepted=accepted) if phases else None
     claimed, sound = price.uppers if price else (None, None)

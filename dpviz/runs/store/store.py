@@ -18,7 +18,7 @@ import secrets
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,6 +29,7 @@ from dpviz.privacy.audit import Audit
 from dpviz.privacy.records import steps_per_epoch
 from dpviz.privacy.registry import InputError
 from dpviz.runs.store import run_files as files
+from dpviz.runs.store.course import Course
 from dpviz.runs.store.imported import NO_RETRAINING, AnySpec, ImportedSpec
 from dpviz.runs.store.lock import Lock, held
 from dpviz.runs.store.records import (
@@ -44,7 +45,7 @@ from dpviz.runs.store.records import (
 )
 from dpviz.runs.store.spending import Spending, at_most, of_epoch, spending
 from dpviz.training.limits import check_spec, refuse_if_read_only
-from dpviz.training.spec import EpochRecord
+from dpviz.training.spec import EpochRecord, RunSpec
 
 RUN_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 MAX_TITLE = 120
@@ -177,6 +178,31 @@ class Store:
             return (self._folder(run_id) / files.CHECKPOINT).read_bytes()
         except FileNotFoundError:
             return None
+
+    def begin_epoch(self, run_id: str, epoch: int) -> tuple[float, ...]:
+        """Lock the noise of an epoch of a run under a filter, unless it has begun before; the noise of every epoch."""
+
+        def begun(course: Course) -> dict[str, Any] | None:
+            if epoch <= course.begun:
+                return None
+            return {"epoch": epoch, "noise_multiplier": course.sigmas[epoch - 1]}
+
+        spec = self._held(run_id).spec
+        assert isinstance(spec, RunSpec)  # an imported run is not trained
+        return files.change_course(self._folder(run_id), spec, begun).sigmas
+
+    def redraw(self, run_id: str, sigmas: Iterable[Any]) -> Course:
+        """Change the noise of the last epochs of a run under a filter, whoever works on it, if anybody does.
+
+        It is on the disk when this returns, and holds from the next epoch that begins. Epochs that have begun may be in
+        the list as they were.
+        """
+        folder, sigmas = self._folder(run_id), tuple(sigmas)
+        spec = files.read_spec(folder)
+        if isinstance(spec, ImportedSpec):
+            raise InputError(f"run {run_id} is imported: {NO_RETRAINING}")
+        with self._writing(f"run {run_id} cannot be changed"):
+            return files.change_course(folder, spec, lambda course: {"sigmas": course.changeable(sigmas), "at": _now()})
 
     def get(self, run_id: str) -> Run:
         """The whole run. Damage is an InputError that names the file and the line."""

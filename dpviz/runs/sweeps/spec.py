@@ -199,6 +199,8 @@ class Sweep:
 
     def _spec(self, settings: Settings) -> RunSpec:
         spec = check_spec(change(self.start, {key: str(value) for key, value in settings}))
+        if spec.filter:
+            raise InputError(f"filter_epsilon is not for sweeps: {FIXED_AHEAD}")
         if self.epsilon is not None:
             refuse_uncalibrated(spec)
         return spec
@@ -234,10 +236,12 @@ class Sweep:
         )
 
 
+FIXED_AHEAD = "a sweep's schedules are fixed ahead; start a run that may be changed on the way by itself"
 RESERVED = {
     "seed": "give the seeds as seeds = [0, 1, 2]",
     "delta": "epsilons of different deltas cannot be compared; set one delta for the whole sweep",
     "diagnostics": "looking inside changes no result; set it for the whole sweep",
+    "filter_epsilon": FIXED_AHEAD,
 }
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ import streamlit as st
 
 from dpviz.papers import RECIPES
 from dpviz.privacy import ACCOUNTANTS, ADJACENCIES, SAMPLINGS, SCHEDULES, Assumptions, Schedule
+from dpviz.privacy.filters import least_filter
 from dpviz.privacy.registry import Entry, InputError, Knob
 from dpviz.privacy.schedules import CUSTOM
 from dpviz.runs.settings import DEFAULT, LABELS
@@ -31,6 +33,7 @@ from dpviz.views.numbers import delta_text, epsilon_text
 
 OWN = ""  # "start from" nothing but one's own settings
 EXAMPLES = TRAIN("examples")
+BUDGET = TRAIN("filter_epsilon")
 MOST_SEEDS = 20
 QUICK_EXAMPLES, QUICK_EPOCHS, QUICK_BATCH = 2000, 3, 200
 
@@ -77,6 +80,8 @@ def fill_in(spec: RunSpec) -> None:
     state[TRAIN("delta")] = delta_text(spec.delta)
     state[TRAIN("seeds")] = str(spec.seed)
     state[TRAIN("diagnostics")] = spec.diagnostics
+    state[TRAIN("filtered")] = spec.filter is not None
+    state[BUDGET] = spec.filter_epsilon
     state[TRAIN("start")] = spec.recipe if spec.recipe in RECIPES else OWN
 
 
@@ -161,6 +166,8 @@ def quick(spec: RunSpec) -> RunSpec:
     examples = min(QUICK_EXAMPLES, spec.examples)
     epochs = spec.epochs if spec.schedule.name == CUSTOM else min(QUICK_EPOCHS, spec.epochs)
     batch_size = min(QUICK_BATCH, spec.batch_size, examples)
+    # Its epochs are over before anybody looks, so there is nothing to change on the way.
+    spec = dataclasses.replace(spec, filter_epsilon=None, filter_order=None)
     return dataclasses.replace(spec, subset=examples, epochs=epochs, batch_size=batch_size, recipe="")
 
 
@@ -256,7 +263,32 @@ def settings_form() -> RunSpec:
     )
     fields: dict[str, Any] = {**names, **sizes}
     spec = RunSpec(schedule=schedule, delta=parse_delta(delta), diagnostics=diagnostics, knobs=flat, **fields)
+    spec = dataclasses.replace(spec, filter_epsilon=_budget(spec))
     return dataclasses.replace(spec, recipe=recipe_of(spec, st.session_state[TRAIN("start")]))
+
+
+def _budget(spec: RunSpec) -> float | None:
+    """The budget of a run that may be changed on the way; None: its schedule is fixed ahead."""
+    filtered = st.toggle(
+        "May be changed on the way",
+        key=TRAIN("filtered"),
+        persist_state="session",
+        help="Declares a budget ahead. While the run trains, the noise of epochs to come can be redrawn within it; the "
+        "sound ε is the whole budget (a Renyi filter), also if less is used.",
+    )
+    if not filtered:
+        return None
+    if not st.session_state.get(BUDGET):
+        st.session_state[BUDGET] = roomy_budget(spec)
+    help = "What the run may cost in all, however its noise is changed."
+    return st.number_input("Budget ε", 0.0, 1e6, step=0.1, key=BUDGET, persist_state="session", help=help)
+
+
+def roomy_budget(spec: RunSpec) -> float:
+    """A budget with room for less noise than planned, to start from."""
+    if not all(phase.noise_multiplier for phase in spec.phases):
+        return 1.0
+    return math.ceil(125 * least_filter(spec.phases, spec.delta).epsilon) / 100
 
 
 def _examples(dataset: str) -> int:

@@ -33,6 +33,7 @@ from dpviz.ui.common.runs import (
     store,
     summary_name,
 )
+from dpviz.ui.train.course_panel import course_panel
 from dpviz.ui.train.run_form import fill_in
 from dpviz.ui.train.runs_list import compare_button, run_actions, runs_table, select, several_actions
 from dpviz.ui.train.state import TRAIN
@@ -134,6 +135,8 @@ def _one_run(run: Run, summary: Summary) -> None:
             _what_happened(run)
         _numbers(run)
         _curves(run)
+        if run.course:
+            course_panel(run)
         if isinstance(run.spec, ImportedSpec) and run.spec.phases:
             guarantee_card(guarantee_of(run.spec), planned_risk(run.spec), title="Guarantee of the logged steps")
         _actions(run, summary)
@@ -168,6 +171,8 @@ def settings_words(run: Run) -> str:
         f"seed {spec.seed}",
         f"δ = {delta_text(spec.delta)}",
     ]
+    if spec.filter:
+        parts.append(f"may be changed on the way, budget ε {spec.filter.epsilon:g}")
     if run.provenance and run.provenance.gradients:
         parts.append("per-example gradients by Opacus")
     return " · ".join(parts)
@@ -239,6 +244,8 @@ def _curves(run: Run) -> None:
     by_epoch.plotly_chart(figure, key=TRAIN("by_epoch"), alt=f"{measure} by epoch")
     if frame["epsilon_sound"].isna().all():
         by_epsilon.info("No guarantee: these settings have no sound epsilon, so there is nothing to draw against.")
+    elif run.course:
+        by_epsilon.info("The sound ε is the declared budget from the first step on: there is nothing to draw against.")
     else:
         figure = run_figure(frame, "epsilon_sound", measure, behind, EPSILON_MARGIN * planned)
         by_epsilon.plotly_chart(figure, key=TRAIN("by_epsilon"), alt=f"{measure} by epsilon spent")
