@@ -6,6 +6,7 @@ A tracker is a whole entry of TRACKERS: its names, what its place is, and how a 
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import importlib
 import importlib.util
 import os
@@ -84,7 +85,9 @@ class Destination:
         return cls.of(name.strip(), place)
 
     def open(self, run: ExportedRun) -> Writer:
-        writer: Writer = self.tracker.function(importlib.import_module(self.tracker.client), self.place, run)
+        """Open a run. What a client takes for its current run stays in here: several may be open at a time."""
+        client = importlib.import_module(self.tracker.client)
+        writer: Writer = contextvars.copy_context().run(self.tracker.function, client, self.place, run)
         return writer
 
     @contextlib.contextmanager

@@ -7,6 +7,9 @@ import dataclasses
 import io
 import json
 import math
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -14,7 +17,7 @@ import pytest
 from dpviz.privacy import InputError
 from dpviz.runs.store.spending import Spending
 from dpviz.runs.tracking.exporters import EXPORT_NAMES, FILES, export_runs, exported_run, finite, numbers_of
-from dpviz.runs.tracking.trackers import TRACKERS
+from dpviz.runs.tracking.trackers import TRACKERS, _rounded_up
 from tests.runs.tracking.tracker_readers import READERS
 from tests.views.made_runs import made_run, made_spec
 
@@ -92,6 +95,23 @@ def test_event_files_written_twice_hold_a_run_once(name, place):
     _, curves = READERS[name](place, run)
     assert list(curves["test_accuracy"]) == [1, 2, 3, 4]
     assert not any("not_covered" in measure for measure in curves)
+
+
+@pytest.mark.parametrize("name", ["trackio"])  # which prints much, and again when its process ends
+def test_standard_output_is_for_the_result_alone(name, place, tmp_path):
+    arguments = ("export", "losing-less/mnist-ce-t-cnn/0", "--to", name, "--out", place, "--json")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "TRACKIO_DIR": str(tmp_path)}
+    command = [sys.executable, "-m", "dpviz", *arguments]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"to": name, "runs": [arguments[1]], "private_metrics": False}
+
+
+@pytest.mark.parametrize("value", [2.1, 0.1, 1.0, 1e-9, 2.0**-149 / 3, 1e30])
+def test_an_upper_bound_stays_one_in_single_precision(value):
+    rounded = _rounded_up(value)
+    assert np.float32(rounded) == rounded >= value
+    assert rounded <= max(value * (1 + 2.0**-23), 2.0**-149)
 
 
 def test_a_csv_gives_back_the_numbers(tmp_path):
