@@ -39,7 +39,7 @@ def _suggest(args: argparse.Namespace) -> Result:
         args.target_epsilon,
         spec.sample_rate,
         spec.delta,
-        lambda share: bar.draw("searching", share, f"{share:.0%}"),
+        on_progress=lambda share: bar.draw("searching", share, f"{share:.0%}"),
     )
     bar.clear()
     data, text = suggestion.to_json(), _text(suggestion)

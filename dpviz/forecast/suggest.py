@@ -15,6 +15,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from dpviz.forecast.response import FloatArray, Response, expected
+from dpviz.privacy.assumptions import Assumptions
 from dpviz.privacy.calibrate import calibrate
 from dpviz.privacy.prices import epsilon
 from dpviz.privacy.rdp import ORDERS, phase_rdp, smallest_epsilon
@@ -90,9 +91,15 @@ def suggest(
     target: float,
     sample_rate: float,
     delta: float,
-    on_progress: Callable[[float], None] = lambda share: None,
+    assumptions: Assumptions | None = None,
+    *,
+    batch_size: int | None = None,
+    on_progress: Callable[[float], object] = lambda share: None,
 ) -> Suggestion:
-    """Search shapes and numbers of epochs within the response's domain; some seconds."""
+    """Search shapes and numbers of epochs within the response's domain; some seconds.
+
+    `batch_size` is that of the run to come, if it is not the one that was measured.
+    """
     check_delta(delta)
     if not 0 < target < math.inf:
         raise InputError(f"target epsilon must be a finite number > 0, got {target}")
@@ -116,8 +123,19 @@ def suggest(
         flat.append((loss(start), shape(start, epochs)))
         on_progress((place + 1) / (len(lengths) + 1))
     finalists = [curve for _, curve in sorted(shaped, key=lambda pair: pair[0])[:FINALISTS]]
-    constant = _plan(response, min(flat, key=lambda pair: pair[0])[1], target, sample_rate, delta)
-    plans = [*(_plan(response, curve, target, sample_rate, delta) for curve in finalists), constant]
+
+    def plan(curve: FloatArray) -> Plan:
+        """The shape scaled to the budget by the tight accountant; sigmas are rounded up to four digits."""
+        calibrated = calibrate(curve.tolist(), sample_rate, target, delta, assumptions)
+        sigmas = tuple(rounded_up(sigma) for sigma in calibrated.sigmas)
+        forecast = response.forecast(sigmas, batch_size)
+        ends = forecast.accuracy[-1], forecast.lower[-1], forecast.upper[-1]
+        return Plan(
+            sigmas, epsilon(epoch_phases(sigmas, sample_rate), delta, assumptions).upper, *ends, forecast.why_not
+        )
+
+    constant = plan(min(flat, key=lambda pair: pair[0])[1])
+    plans = [*map(plan, finalists), constant]
     on_progress(1.0)
     return Suggestion(response.recipe, len(response.runs), max(plans, key=lambda plan: plan.accuracy), constant)
 
@@ -152,13 +170,3 @@ class QuickPrice:
             middle = (low + high) / 2
             low, high = (middle, high) if self.epsilon(curve * math.exp(middle)) > target else (low, middle)
         return curve * math.exp(high)
-
-
-def _plan(response: Response, curve: FloatArray, target: float, sample_rate: float, delta: float) -> Plan:
-    """The shape scaled to the budget by the tight accountant; sigmas are rounded up to four digits."""
-    calibrated = calibrate(curve.tolist(), sample_rate, target, delta)
-    sigmas = tuple(rounded_up(sigma) for sigma in calibrated.sigmas)
-    forecast = response.forecast(sigmas)
-    price = epsilon(epoch_phases(sigmas, sample_rate), delta).upper
-    ends = forecast.accuracy[-1], forecast.lower[-1], forecast.upper[-1]
-    return Plan(sigmas, price, *ends, forecast.why_not)

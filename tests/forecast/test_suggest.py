@@ -21,7 +21,7 @@ RESPONSE = shelf().of(CURRICULA)
 
 def test_a_suggestion_keeps_the_budget_and_the_domain_and_is_no_worse_than_constant_noise():
     shares = []
-    found = suggest(RESPONSE, 0.5, 0.01, 1e-5, shares.append)
+    found = suggest(RESPONSE, 0.5, 0.01, 1e-5, on_progress=shares.append)
     for plan in (found.best, found.constant):
         assert plan.epsilon == epsilon(epoch_phases(plan.sigmas, 0.01), 1e-5).upper
         assert 0.49 <= plan.epsilon <= 0.5

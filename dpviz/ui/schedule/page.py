@@ -17,12 +17,19 @@ from dpviz.ui.common.knobs import choose, knob_inputs
 from dpviz.ui.schedule import board as drawing
 from dpviz.ui.schedule.board import PRESET, Board, act, board
 from dpviz.ui.schedule.editor import Certified, Curve, schedule_editor
-from dpviz.ui.schedule.outlook import forecast_choice, live_forecast
+from dpviz.ui.schedule.outlook import (
+    chosen_response,
+    forecast_buttons,
+    forecast_choice,
+    known_runs,
+    live_forecast,
+    show_suggestion,
+)
 from dpviz.ui.schedule.settings import FPRS, OWN_DATA, Settings, read_settings, session_key, settings_panel
 from dpviz.views.numbers import epsilon_kind, epsilon_remark, epsilon_text
 
 PASTE = "paste"  # the place of what is wrong with a list
-TABS = ("Guarantee", "Risk", "Price tags", "What if", "Files and code")
+TABS = ("Guarantee", "Risk", "Trade-off", "Price tags", "What if", "Files and code")
 
 
 def prepare() -> None:
@@ -107,6 +114,7 @@ def _buttons(it: Board, settings: Settings) -> None:
         goal = MEASURES[settings.measure].symbol
         fit_help = "Keep the shape and scale it to the target."
         st.button(f"Fit to {goal}", key="schedule.fit", on_click=act, args=(drawing.fit,), help=fit_help)
+        suggest = forecast_buttons(settings)
         st.button(
             "Match", on_click=act, args=(drawing.match,), help="Pin the constant σ with the same ε as this curve."
         )
@@ -133,6 +141,8 @@ def _buttons(it: Board, settings: Settings) -> None:
             disabled=bool(own),
             help=own or "Go to Train with everything filled in.",
         )
+    if suggest:
+        show_suggestion(settings)
     if train or sweep:
         hand_over(drawing.handover(it, settings, sweep=sweep))
         st.switch_page("pages/train.py")
@@ -166,7 +176,7 @@ def _notes(it: Board) -> None:
 def _details(it: Board, settings: Settings) -> None:
     """Only the tab that is open is worked out."""
     tabs = st.tabs(TABS, key="schedule.tab", on_change="rerun")
-    for tab, fill in zip(tabs, (_guarantee, _risk, _price_tags, _what_if, _files), strict=True):
+    for tab, fill in zip(tabs, (_guarantee, _risk, _trade_off, _price_tags, _what_if, _files), strict=True):
         if tab.open:
             with tab:
                 fill(it, settings)
@@ -208,6 +218,21 @@ def _risk(it: Board, settings: Settings) -> None:
         "Gaussian differential privacy with this μ is at least as risky everywhere; its regret is by how much it "
         "overstates the rates. Batches and neighbours are those of the settings; δ plays no part."
     )
+
+
+def _trade_off(it: Board, settings: Settings) -> None:
+    from dpviz.views import forecast as views
+
+    response = chosen_response(settings)
+    if response is None:
+        st.markdown("No recipe was fitted on this dataset yet, or none is chosen; `dpviz forecast fit` learns one.")
+        return
+    frame = views.shape_frame(response, it.sigmas, settings.price, settings.batch_size)
+    words = views.shape_words(frame, response)
+    st.markdown(words)
+    runs = views.runs_frame(response, known_runs())
+    st.plotly_chart(views.shape_figure(frame, runs), alt=words, config={"displayModeBar": False})
+    st.caption("Dots: runs that the forecast rests on, at their sound ε, whatever their schedule and number of epochs.")
 
 
 def _price_tags(it: Board, settings: Settings) -> None:

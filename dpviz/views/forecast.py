@@ -1,0 +1,101 @@
+"""The trade-off of one shape: scaled from half to four times, what it costs and which accuracy to expect of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from dpviz.forecast.response import Response
+from dpviz.privacy.records import Epsilon
+from dpviz.runs.store.records import Summary
+from dpviz.views.axes import COLOURS, GREY, layout
+from dpviz.views.numbers import epsilon_number
+
+FACTORS = 2.0 ** np.linspace(-1, 2, 10)  # 1 among them
+BAND = "rgba(21, 155, 119, 0.2)"
+
+
+def shape_frame(
+    response: Response, sigmas: Sequence[float], price: Callable[[Sequence[float]], Epsilon], batch_size: int
+) -> pd.DataFrame:
+    """One row per factor: the upper epsilon, and the accuracy to expect at the end, in percent."""
+    rows = []
+    for factor in FACTORS:
+        curve = tuple(float(factor * sigma) for sigma in sigmas)
+        forecast = response.forecast(curve, batch_size)
+        ends = (100 * each[-1] for each in (forecast.accuracy, forecast.lower, forecast.upper))
+        rows.append((float(factor), price(curve).upper, *ends, forecast.in_domain))
+    return pd.DataFrame(rows, columns=["factor", "epsilon", "accuracy", "lower", "upper", "in_domain"])
+
+
+def runs_frame(response: Response, runs: Iterable[Summary]) -> pd.DataFrame:
+    """Finished runs of the same settings: sound epsilon and test accuracy in percent."""
+    rows = [
+        (run.epsilon_sound, 100 * run.test_accuracy, run.recipe or run.title or run.id)
+        for run in runs
+        if run.key in response.runs and run.epsilon_sound is not None and run.test_accuracy is not None
+    ]
+    return pd.DataFrame(rows, columns=["epsilon", "accuracy", "name"])
+
+
+def shape_figure(frame: pd.DataFrame, runs: pd.DataFrame) -> go.Figure:
+    """Accuracy to expect against epsilon, with its band; the curve as drawn is the large point, runs are dots."""
+    figure = go.Figure(layout=layout("Epsilon", "Test accuracy (%)", log_x=True))
+    shown = frame[np.isfinite(frame["epsilon"])].sort_values("epsilon")
+    dots = runs[np.isfinite(runs["epsilon"].astype(float))]
+    figure.add_scatter(
+        x=[*shown["epsilon"], *shown["epsilon"][::-1]],
+        y=[*shown["upper"], *shown["lower"][::-1]],
+        name="nine of ten runs",
+        fill="toself",
+        fillcolor=BAND,
+        line={"width": 0},
+        hoverinfo="skip",
+        mode="lines",
+    )
+    figure.add_scatter(
+        x=shown["epsilon"],
+        y=shown["accuracy"],
+        name="this shape, scaled",
+        customdata=shown[["factor"]],
+        line={"color": COLOURS[2]},
+        hovertemplate="%{customdata[0]:.3g} times the noise: ε %{x:.3f}, %{y:.2f} %<extra></extra>",
+    )
+    drawn = shown[shown["factor"] == 1.0]
+    figure.add_scatter(
+        x=drawn["epsilon"],
+        y=drawn["accuracy"],
+        name="as drawn",
+        mode="markers",
+        marker={"color": COLOURS[2], "size": 13},
+        hovertemplate="as drawn: ε %{x:.3f}, %{y:.2f} %<extra></extra>",
+    )
+    figure.add_scatter(
+        x=dots["epsilon"],
+        y=dots["accuracy"],
+        name="runs",
+        mode="markers",
+        text=dots["name"],
+        marker={"color": GREY, "size": 6},
+        hovertemplate="%{text}: ε %{x:.3f}, %{y:.2f} %<extra></extra>",
+    )
+    return figure
+
+
+def shape_words(frame: pd.DataFrame, response: Response) -> str:
+    """What the picture shows, in a sentence."""
+    finite = frame[np.isfinite(frame["epsilon"])]
+    if finite.empty:
+        return "An epoch without noise costs infinity at any scale."
+    least, most = finite.loc[finite["epsilon"].idxmin()], finite.loc[finite["epsilon"].idxmax()]
+    outside = (
+        "" if frame["in_domain"].all() else " Part of it lies outside of what was measured; the band is wider there."
+    )
+    return (
+        f"From half to four times its noise this shape goes from ε {epsilon_number(most['epsilon'])} and "
+        f"{most['accuracy']:.1f} % to ε {epsilon_number(least['epsilon'])} and {least['accuracy']:.1f} %, as expected "
+        f"from {len(response.runs)} runs of {response.recipe}.{outside}"
+    )
