@@ -18,7 +18,7 @@ test-faults: .venv/dev
 
 # What `make test` skips: runs exported to MLflow, Weights & Biases and Trackio, and read back (their clients: a minute).
 test-trackers: .venv/trackers
-	PYTHONPATH=.venv/trackers $(BIN)/python -m pytest tests/runs/tracking/test_exporters.py -n 0
+	PYTHONPATH=$(CURDIR)/.venv/trackers $(BIN)/python -m pytest tests/runs/tracking/test_exporters.py -n 0
 
 # Slow: 10,000 random inputs to every parser and accountant, new ones each time.
 fuzz: .venv/dev

@@ -22,7 +22,7 @@ import numpy as np
 from dpviz.privacy.registry import Entry, InputError, Table, Value
 from dpviz.runs.store.run_files import without_paths
 
-LONGEST = 500  # letters of a parameter; MLflow refuses longer ones from 6,000
+LONGEST = 2000  # letters of a parameter; MLflow refuses more than 6,000
 
 
 @dataclass(frozen=True)
