@@ -126,9 +126,10 @@ class Trainer:
             while self.step < self.steps_per_epoch:
                 if should_stop and should_stop():
                     return
-                if self.spec.filter and settled < self.epoch:
-                    self._settle_noise(sigmas_at(self.epoch + 1) if sigmas_at else self.sigmas)
+                if settled < self.epoch:
                     settled = self.epoch
+                    if self.spec.filter:
+                        self._settle_noise(sigmas_at(self.epoch + 1) if sigmas_at else self.sigmas)
                 started = time.perf_counter()
                 if self.step == 0:
                     self._begin_epoch()

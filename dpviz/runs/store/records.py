@@ -102,6 +102,11 @@ class Run:
         return "imported" if isinstance(self.spec, ImportedSpec) else "measured"
 
     @property
+    def redrawn(self) -> bool:
+        """Whether its noise was changed on the way, so that its settings alone do not decide it."""
+        return self.course is not None and bool(self.course.redraws)
+
+    @property
     def spent(self) -> Spending | None:
         """What the run has spent so far, also after its last whole epoch; None before its first step."""
         return dearer(of_epoch(self.epochs[-1]) if self.epochs else None, self.written)

@@ -283,7 +283,7 @@ def _diagnostics(run: Run) -> None:
         st.page_link(
             "pages/gradients.py", label="Gradients", icon=":material/trending_down:", query_params={"run": run.id}
         )
-    elif run.status == "done" and run.kind == "measured":
+    elif run.status == "done" and run.kind == "measured" and not run.redrawn:
         again = dataclasses.replace(run.own_spec, diagnostics=True)
         repeat = Action(
             "Repeat with diagnostics",

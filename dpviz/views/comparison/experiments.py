@@ -136,11 +136,14 @@ def comparison_frame(
 
 
 def group_of(run: Run) -> str:
-    """Finished runs with the same settings but for the seed are one group; unfinished and imported runs stand alone."""
+    """Finished runs with the same settings but for the seed are one group.
+
+    Unfinished, imported and redrawn runs stand alone.
+    """
     if isinstance(run.spec, ImportedSpec):
         return f"imported/{run.id}"
     settings = _seedless_key(run.spec)
-    return f"own/{settings}" if run.status == "done" else f"own/{settings}/{run.id}"
+    return f"own/{settings}" if run.status == "done" and not run.redrawn else f"own/{settings}/{run.id}"
 
 
 @functools.lru_cache(maxsize=MOST_REMEMBERED)
@@ -166,8 +169,9 @@ def _cached_rows(item: CachedRun) -> Iterator[tuple[Any, ...]]:
 
 
 def _so_far(run: Run) -> str:
-    """A run that is not whole says so in its name."""
-    return "" if run.status == "done" else f" (epoch {epochs_text(len(run.epochs), run.spec.epochs)})"
+    """A run that is not whole, or not as its settings say, says so in its name."""
+    redrawn = ", changed on the way" if run.redrawn else ""
+    return redrawn + ("" if run.status == "done" else f" (epoch {epochs_text(len(run.epochs), run.spec.epochs)})")
 
 
 def _run_rows(run: Run, who: tuple[str, str, str, str]) -> Iterator[tuple[Any, ...]]:
