@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dpviz.forecast.response import Response
+from dpviz.papers import PAPERS, RECIPES
 from dpviz.paths import cached_runs_folder
 from dpviz.privacy.registry import InputError
 from dpviz.privacy.schedules import Schedule
@@ -18,6 +19,7 @@ from dpviz.runs.store import run_files as files
 from dpviz.runs.store.store import Store
 from dpviz.training.limits import refuse_if_read_only
 from dpviz.training.spec import STREAMS, RunSpec
+from dpviz.training.tables import LOSSES, MODELS
 
 CACHED, OWN = "forecasts", ".forecasts"
 MAX_FILE = 1_000_000
@@ -104,3 +106,12 @@ def write(response: Response, folder: Path) -> Path:
     except OSError as error:
         raise InputError(f"the forecast cannot be saved: {files.reason(error)}") from None
     return path
+
+
+def response_name(response: Response) -> str:
+    """Whose response it is: a paper's network and loss, whatever the schedule was; or the name a person gave."""
+    recipe = RECIPES.get(response.recipe)
+    if recipe is None:
+        return response.recipe
+    model, loss = MODELS[recipe.spec.model].title, LOSSES[recipe.spec.loss].title
+    return f"{PAPERS[recipe.paper].short_title}: {model}, {loss[:1].lower()}{loss[1:]}"

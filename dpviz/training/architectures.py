@@ -309,7 +309,7 @@ MODELS = ModelTable(
             "activation": Knob("relu", help=ACTIVATION.help, choices=ACTIVATION.choices),
             "hidden": Knob(0, 0, 1024, "units of a second fully connected layer; 0: none"),
         },
-        title="CNN of curricula",
+        title="Small CNN, 28 x 28",
         build=cnn_curricula,
         home=GREY,
     ),

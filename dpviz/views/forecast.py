@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from dpviz.forecast.library import response_name
 from dpviz.forecast.response import Response
 from dpviz.privacy.records import Epsilon
 from dpviz.runs.store.records import Summary
@@ -97,5 +98,5 @@ def shape_words(frame: pd.DataFrame, response: Response) -> str:
     return (
         f"From half to four times its noise this shape goes from ε {epsilon_number(most['epsilon'])} and "
         f"{most['accuracy']:.1f} % to ε {epsilon_number(least['epsilon'])} and {least['accuracy']:.1f} %, as expected "
-        f"from {len(response.runs)} runs of {response.recipe}.{outside}"
+        f"from {len(response.runs)} runs of “{response_name(response)}”.{outside}"
     )

@@ -6,7 +6,7 @@ import math
 
 import streamlit as st
 
-from dpviz.forecast.library import shelf
+from dpviz.forecast.library import response_name, shelf
 from dpviz.forecast.response import Response, scale_to_accuracy
 from dpviz.privacy import InputError
 from dpviz.runs.store.records import Summary
@@ -34,7 +34,7 @@ def live_forecast(settings: Settings) -> LiveForecast | None:
     if response is None:
         return None
     return LiveForecast(
-        recipe=response.recipe,
+        recipe=response_name(response),
         parameters=response.parameters,
         half_widths=response.half_widths,
         least_sigma=response.least_sigma,
@@ -51,7 +51,7 @@ def forecast_choice(settings: Settings) -> None:
     st.selectbox(
         "Accuracy to expect of",
         [*known, NONE],
-        format_func=lambda key: known[key].recipe if key in known else "none",
+        format_func=lambda key: response_name(known[key]) if key in known else "none",
         help="A recipe whose response to noise was learnt from runs on this dataset; `dpviz forecast fit` learns more.",
         key=CHOICE,
         persist_state="session",

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Page, expect
 from streamlit.testing.v1 import AppTest
 
-from dpviz.forecast.library import shelf
+from dpviz.forecast.library import response_name, shelf
 from dpviz.papers import recipe
 from dpviz.privacy import epoch_phases, epsilon
 from dpviz.runs.store.cached import cached_runs
@@ -102,7 +102,8 @@ def test_the_accuracy_to_expect_follows_the_pen_and_says_the_same_as_python(serv
 
 def test_only_what_was_fitted_on_the_dataset_can_be_chosen():
     at = AppTest.from_file(str(ROOT / "app.py"), default_timeout=30).run()
-    assert at.selectbox(key=CHOICE).options == ["curricula/constant-1.54", "none"]
+    assert at.selectbox(key=CHOICE).options == [response_name(RESPONSE), "none"]
+    assert response_name(RESPONSE) == "Noise curricula: Small CNN, 28 x 28, cross entropy"
     at.selectbox(key=CHOICE).set_value(NONE).run()
     assert at.selectbox(key=CHOICE).value == NONE
     at.selectbox(key=CHOICE).set_value(RESPONSE.settings).run()
@@ -150,7 +151,10 @@ def test_the_trade_off_tab_shows_this_shape_and_the_runs_it_rests_on(at):
     at.session_state["schedule.tab"] = "Trade-off"
     at.run()
     words = next(text.value for text in at.markdown if text.value.startswith("From half to four times"))
-    assert "as expected from 69 runs of curricula/constant-1.54. Part of it lies outside" in words
+    assert (
+        "as expected from 69 runs of “Noise curricula: Small CNN, 28 x 28, cross entropy”. Part of it lies outside"
+        in words
+    )
     at.selectbox(key=CHOICE).set_value(NONE).run()
     assert any("dpviz forecast fit" in text.value for text in at.markdown)
 
