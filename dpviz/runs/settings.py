@@ -75,7 +75,8 @@ def change(spec: RunSpec, settings: Mapping[str, Any]) -> RunSpec:
         elif "." in key and not key.startswith("schedule."):
             knobs[key] = value
     own = {key.removeprefix("schedule."): value for key, value in settings.items() if key.startswith("schedule.")}
-    fields["filter_order"] = None  # chosen anew for the changed plan
+    if settings:
+        fields["filter_order"] = None  # chosen anew for the changed plan
     fields["schedule"] = change_schedule(spec.schedule, settings.get("schedule"), own)
     changed = dataclasses.replace(spec, **fields, knobs=tuple(sorted(knobs.items())))
     return dataclasses.replace(changed, recipe=spec.recipe if _same_recipe(spec, changed) else "")

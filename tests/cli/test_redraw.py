@@ -32,7 +32,7 @@ def test_a_training_run_is_redrawn_from_another_process_and_resumed(dpviz, store
     assert {epoch["epsilon"]["sound"] for epoch in resumed["epochs"]} == {9.0}
     assert resumed["course"]["begun"] == 20
     code, out, _ = dpviz("runs", "show", run.id)
-    assert "Epochs that have begun use" in out
+    assert "All epochs have begun; they use" in out
 
 
 @pytest.mark.parametrize(

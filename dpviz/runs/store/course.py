@@ -112,6 +112,8 @@ class Course:
 
     def budget_words(self) -> str:
         """What is left to change, and of which budget."""
+        if not self.coming:
+            return f"All epochs have begun; they use {self.used:.1%} of the budget (epsilon {self.filter.epsilon:g})."
         past = self.filter.spent(self.phases[: self.begun]) / self.filter.budget if self.begun else 0.0
         return (
             f"Epochs that have begun use {past:.1%} of the budget (epsilon {self.filter.epsilon:g}); with those to "

@@ -30,7 +30,7 @@ def course_panel(run: Run) -> None:
     with st.container(border=True):
         st.markdown("**Noise, changed on the way**")
         plan = {"as planned first": Course.planned(course.spec).sigmas} if course.redraws else {}
-        figure = schedule_figure(schedule_frame({"as it stands": course.sigmas} | plan), height=220)
+        figure = schedule_figure(schedule_frame({"as it stands": course.sigmas} | plan), log=False, height=220)
         st.plotly_chart(figure, key=TRAIN("course"), alt="Noise by epoch, as it stands and as planned first")
         st.caption(course.budget_words())
         if course.coming:
@@ -40,19 +40,22 @@ def course_panel(run: Run) -> None:
 
 
 def _field(run: Run, course: Course) -> None:
-    """Its text stays while epochs begin: it is about the last epochs, and those that began meanwhile are left out."""
-    key, state = TRAIN("sigmas", run.id), st.session_state
-    if key not in state:
-        state[key] = sigmas_text(course.coming)
+    """Its text stays while epochs begin: it is about the last epochs, and those that began meanwhile are left out.
+
+    Each change makes a new field: a text that is set from here is lost where the script is cut short.
+    """
+    change = len(course.redraws)
+    key, first = TRAIN("sigmas", run.id, change), TRAIN("coming", run.id, change)
+    text = st.session_state.setdefault(first, sigmas_text(course.coming))
 
     def apply() -> None:
-        state[key] = sigmas_text(store().redraw(run.id, parse_sigmas(state[key])).coming)
+        store().redraw(run.id, parse_sigmas(st.session_state[key]))
 
     def undo() -> None:
-        state[key] = sigmas_text(store().redraw(run.id, course.undone).coming)
+        store().redraw(run.id, course.undone)
 
     label = f"σ of the epochs to come, up to epoch {course.spec.epochs}"
-    st.text_input(label, key=key, disabled=bool(read_only()), help=LOOK_AT)
+    st.text_input(label, text, key=key, disabled=bool(read_only()), help=LOOK_AT)
     with st.container(horizontal=True, vertical_alignment="center"):
         undoing = "Puts back what the last change replaced, as far as its epochs have not begun."
         buttons = [Action("Apply", apply, "Holds from the next epoch that begins.", primary=True)]

@@ -176,6 +176,13 @@ def test_the_runner_of_a_server_that_ends_is_closed_and_leaves_no_step_unrecorde
     assert (run.status, run.spent.steps, run.spent.at_most) == ("interrupted", steps, False)
 
 
+def test_a_run_under_a_filter_is_refused_since_its_file_of_changes_is_elsewhere(ray_runner, spec):
+    before = ray_runner.store.list()
+    with pytest.raises(InputError, match="without a cluster"):
+        ray_runner.start(spec(filter_epsilon=20.0))
+    assert ray_runner.store.list() == before
+
+
 def test_a_cluster_that_is_not_there_or_not_meant_is_refused_in_a_sentence():
     with pytest.raises(InputError, match="rather than ray://"):
         connect("ray://127.0.0.1:10001")

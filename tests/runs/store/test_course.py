@@ -18,6 +18,7 @@ from dpviz.runs.store.store import Store
 from dpviz.runs.sweeps.spec import Sweep
 from dpviz.training.pricing import planned_guarantee, planned_risk
 from dpviz.training.spec import RunSpec
+from dpviz.views.comparison.experiments import group_of
 from tests.runs.conftest import Foreground, small_spec
 
 BUDGET = 8.0
@@ -47,6 +48,9 @@ def test_settings_without_a_filter_are_written_as_before_and_with_one_they_come_
     assert RunSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
     assert spec.key != small_spec(sigma=2.0, epochs=4).key
     assert change(small_spec(sigma=2.0, epochs=4), {"filter_epsilon": "8"}) == spec
+    other = filtered(filter_order=5.0)
+    assert change(other, {}) == other
+    assert change(other, {"epochs": 4}) == spec
 
 
 @pytest.mark.parametrize(
@@ -98,10 +102,20 @@ def test_past_epochs_are_locked_and_the_last_ones_change():
     with pytest.raises(InputError, match="times the budget"):
         course.redraw([0.4, 0.4], "")
     changed = course.redraw([1.8, 1.7], "")
+    assert "Epochs that have begun use" in changed.budget_words()
     assert changed.undone == (2.0, 2.0)
     assert changed.begin(3).undone == (2.0,)
     assert changed.begin(3).begin(4).undone == ()
     assert course.undone == ()
+
+
+def test_a_list_that_began_before_the_last_epoch_did_may_still_hold_it_as_it_was():
+    course = Course.planned(filtered()).begin(1).begin(2)
+    assert course.changeable([2.0, 1.8, 1.7]) == [1.8, 1.7]
+    assert course.changeable(["2", "2", "1.8", "1.7"]) == [1.8, 1.7]
+    for refused in ([1.9, 1.8, 1.7], [2.0] * 5):
+        with pytest.raises(InputError, match="have begun"):
+            course.redraw(course.changeable(refused), "")
 
 
 def test_a_torn_line_is_dropped_and_other_damage_named(store):
@@ -142,6 +156,7 @@ def test_a_change_reaches_the_loop_at_the_next_epoch_and_the_records_say_the_bud
     assert (run.spent.epsilon_claimed, run.spent.epsilon_sound) == (None, BUDGET)
     assert run.audit.proven == BUDGET
     assert run.audit.failures == ()
+    assert group_of(run) != group_of(dataclasses.replace(run, course=None))
     assert run.to_json()["course"]["redraws"][0]["sigmas"] == (1.7, 1.6)
     with pytest.raises(InputError, match="epochs 1 to 4 of 4 have begun"):
         store.redraw(run.id, [2.0])
