@@ -126,6 +126,13 @@ def test_runs_that_are_kept_away_are_in_no_fit(runs):
     assert curve.key == kept_away.own_spec.key
 
 
+def test_a_run_counts_with_the_noise_that_it_really_had(runs):
+    first = dataclasses.replace(runs[0].epochs[0], noise_multiplier=7.5)
+    (curve,) = curves([dataclasses.replace(runs[0], epochs=(first, *runs[0].epochs[1:]))])
+    assert curve.sigmas == (7.5, *curves(runs[:1])[0].sigmas[1:])
+    assert curves(runs[:1])[0].sigmas == tuple(runs[0].own_spec.schedule.sigmas(20).tolist())
+
+
 def test_the_folder_of_forecasts_is_no_paper(tmp_path):
     write(shelf().of(CURRICULA), tmp_path / CACHED)
     assert cached_runs(tmp_path) == CachedListing((), ())
