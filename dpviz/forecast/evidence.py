@@ -42,7 +42,7 @@ def curves(runs: Iterable[Run], *, held_out: bool = False) -> tuple[Curve, ...]:
     return tuple(
         Curve(
             run.own_spec.key,
-            tuple(float(sigma) for sigma in run.own_spec.schedule.sigmas(run.own_spec.epochs)),
+            run.course.sigmas if run.course else tuple(run.own_spec.schedule.sigmas(run.own_spec.epochs).tolist()),
             tuple(record.accuracy for record in run.epochs),
         )
         for run in wanted
