@@ -31,6 +31,8 @@ FREE: dict[str, Any] = {
     "delta": 1e-5,
     "secure": False,
     "diagnostics": False,
+    "filter_epsilon": None,
+    "filter_order": None,
     "recipe": "",
     "streams": STREAMS,
 }
