@@ -33,7 +33,7 @@ def test_one_step_has_a_closed_form(sigma: float, q: float, delta: float, adjace
     assert found.error <= 1e-6 * exact + 1e-9
 
 
-@pytest.mark.parametrize(("sigma", "q", "epsilon"), [(1.0, 0.3, 0.2), (0.5, 0.5, 0.6), (2.0, 0.9, 1.0)])
+@pytest.mark.parametrize(("sigma", "q", "epsilon"), [(1.0, 0.3, 0.2), (2.0, 0.9, 1.0)])
 def test_adding_an_example_has_a_closed_form_too(sigma: float, q: float, epsilon: float) -> None:
     """The direction that seldom is the worst, alone: its losses are at most -log(1-q)."""
     place = -0.5 - sigma**2 * math.log((math.exp(-epsilon) - 1 + q) / q)
