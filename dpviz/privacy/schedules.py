@@ -111,7 +111,7 @@ def exponential_decay(epochs: int, start: float, rate: float) -> FloatArray:
 )
 def warm_up(epochs: int, start: float, end: float, warmup: int) -> FloatArray:
     """Straight to a level, then hold: sigma(t) = start + (end - start) min(t / warmup, 1)."""
-    return start + (end - start) * np.minimum(np.arange(epochs) / max(warmup, 1e-9), 1.0)
+    return _between(start, end, np.minimum(np.arange(epochs) / max(warmup, 1e-9), 1.0))
 
 
 def _between(start: float, end: float, share: FloatArray) -> FloatArray:
