@@ -119,8 +119,12 @@ class Run:
         return Summary(*words, owner=self.owner, written=self.written, **numbers)
 
     def to_json(self) -> dict[str, Any]:
-        """The run as one JSON object, for export. `risk` is that of all steps, planned or logged."""
-        risk = planned_risk(self.spec) if self.spec.phases else None
+        """The run as one JSON object, for export.
+
+        `risk` is that of all steps, planned or logged; None where steps were taken again, which it would not count.
+        """
+        again = self.written is not None and bool(self.written.redone)
+        risk = planned_risk(self.spec) if self.spec.phases and not again else None
         return {
             "run_id": self.id,
             "kind": self.kind,

@@ -85,7 +85,7 @@ def _risks(scene: Scene) -> pd.DataFrame:
 
 @lru_cache(maxsize=4096)
 def _members_found(spec: RunSpec, epochs: int) -> float:
-    found = None if spec.filter else steps_risk(spec.method, spec.curriculum, spec.phases[:epochs])
+    found = None if spec.filter or spec.secure else steps_risk(spec.method, spec.curriculum, spec.phases[:epochs])
     return 100 * found.tpr(0.001).upper if found else math.nan
 
 
@@ -94,7 +94,7 @@ def _risk_note(frame: pd.DataFrame, scene: Scene) -> str:
         f"The share of the members that the best attack can find while it takes 1 non-member in 1,000 for a member; "
         f"without a model it would be 0.1 %. Of the coloured curves only, at up to {RISK_POINTS} epochs each, from the "
         "steps that the sound epsilon prices. Left out are imported runs, whose ledgers are not cut by epochs, "
-        "and runs under a filter, whose steps were not known ahead."
+        "runs under a filter, whose steps were not known ahead, and secure ones, which may have taken steps again."
     )
 
 

@@ -14,6 +14,7 @@ from dpviz.runs.store.spending import Spending, at_most, spending, spent_phases
 from dpviz.runs.store.store import Store
 from dpviz.training import checkpoint
 from tests.runs.conftest import Foreground, epoch_record, small_spec
+from tests.views.made_runs import made_run
 
 
 def sound(spec, steps: int, redone=()) -> float:
@@ -220,3 +221,10 @@ def test_a_damaged_record_is_refused_in_a_sentence(bad):
     whole = Spending(7, 1.0, 1.0).to_json()
     with pytest.raises(InputError):
         Spending.from_json(whole | bad if bad else bad)
+
+
+def test_an_export_states_no_risk_where_steps_were_taken_again():
+    """The risk of the planned steps would be too small."""
+    assert made_run(secure=True).to_json()["risk"]
+    again = Spending(6, 1.0, 1.5, redone=((2, 4),))
+    assert made_run(secure=True, written=again).to_json()["risk"] is None

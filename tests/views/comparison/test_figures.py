@@ -186,7 +186,8 @@ def test_risk_on_the_x_axis_is_that_of_the_steps_taken_so_far():
     assert list(figure.data[0].x) == list(frame["members_found"])
 
 
-def test_a_run_without_a_guarantee_has_no_place_on_a_risk_axis():
-    run = made_run("0", curriculum="sample")
+@pytest.mark.parametrize("changes", [{"curriculum": "sample"}, {"secure": True}], ids=str)
+def test_a_run_whose_steps_have_no_known_risk_has_no_place_on_a_risk_axis(changes):
+    run = made_run("0", **changes)
     scene = scene_of([run], chosen=(0,), specs=comparison_data([run]).specs)
     assert VIEWS["risk"].frame(scene)["members_found"].isna().all()
