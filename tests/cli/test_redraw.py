@@ -13,14 +13,14 @@ from tests.cli.test_training import ROOT, SMALL, dpviz, store  # noqa: F401
 
 
 def test_a_training_run_is_redrawn_from_another_process_and_resumed(dpviz, store):  # noqa: F811
-    settings = (*SMALL, "--set", "schedule.sigma=2", "--epochs", "20", "--filter-epsilon", "9")
+    settings = (*SMALL, "--set", "schedule.sigma=9", "--epochs", "200", "--filter-epsilon", "9")
     command = [sys.executable, "-m", "dpviz", "train", *settings, "--json"]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     process.stderr.readline()  # the first epoch has ended
     (run,) = store.list().runs
-    code, out, _ = dpviz("runs", "redraw", run.id, "--sigmas", "1.9,1.8", "--json")
+    code, out, _ = dpviz("runs", "redraw", run.id, "--sigmas", "8.9,8.8", "--json")
     changed = json.loads(out)
-    assert (code, changed["run_id"], changed["sigmas"][-3:]) == (0, run.id, [2.0, 1.9, 1.8])
+    assert (code, changed["run_id"], changed["sigmas"][-3:]) == (0, run.id, [9.0, 8.9, 8.8])
     assert 0 < changed["budget"]["used"] <= 1
     assert changed["budget"]["epsilon"] == 9
     process.send_signal(signal.SIGINT)
@@ -28,9 +28,9 @@ def test_a_training_run_is_redrawn_from_another_process_and_resumed(dpviz, store
     code, out, _ = dpviz("runs", "resume", run.id, "--json")
     (resumed,) = json.loads(out)["runs"]
     assert (code, resumed["status"]) == (0, "done")
-    assert [epoch["noise_multiplier"] for epoch in resumed["epochs"]][-3:] == [2.0, 1.9, 1.8]
+    assert [epoch["noise_multiplier"] for epoch in resumed["epochs"]][-3:] == [9.0, 8.9, 8.8]
     assert {epoch["epsilon"]["sound"] for epoch in resumed["epochs"]} == {9.0}
-    assert resumed["course"]["begun"] == 20
+    assert resumed["course"]["begun"] == 200
     code, out, _ = dpviz("runs", "show", run.id)
     assert "All epochs have begun; they use" in out
 
