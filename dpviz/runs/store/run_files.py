@@ -247,6 +247,18 @@ def read_epochs(folder: Path) -> tuple[tuple[EpochRecord, ...], int]:
     except OSError as error:
         raise InputError(f"{shown(path)} cannot be read: {reason(error)}") from None
     records: list[EpochRecord] = []
+
+    def add(content: Any) -> None:
+        record = EpochRecord.from_json(content)
+        check_next(records[-1] if records else None, record)
+        records.append(record)
+
+    good = _take_lines(data, shown(path), add)
+    return tuple(records), good
+
+
+def _take_lines(data: bytes, name: str, take: Callable[[Any], None]) -> int:
+    """Hand over a journal's lines one by one; the length in bytes of its good part, without a torn last line."""
     lines = data.split(b"\n")[:-1]  # what follows the last newline was never finished
     good = 0
     for number, line in enumerate(lines, start=1):
@@ -255,15 +267,13 @@ def read_epochs(folder: Path) -> tuple[tuple[EpochRecord, ...], int]:
         except (ValueError, RecursionError):
             if number == len(lines):
                 break
-            raise InputError(f"{shown(path)}, line {number} is damaged: not valid JSON") from None
+            raise InputError(f"{name}, line {number} is damaged: not valid JSON") from None
         try:
-            record = EpochRecord.from_json(content)
-            check_next(records[-1] if records else None, record)
+            take(content)
         except InputError as error:
-            raise InputError(f"{shown(path)}, line {number} is damaged: {error}") from None
-        records.append(record)
+            raise InputError(f"{name}, line {number} is damaged: {error}") from None
         good += len(line) + 1
-    return tuple(records), good
+    return good
 
 
 def append_epoch(folder: Path, record: EpochRecord) -> None:
@@ -326,20 +336,13 @@ def change_course(folder: Path, spec: RunSpec, line_of: Callable[[Course], Mappi
 
 def _course(data: bytes, spec: RunSpec, name: str) -> tuple[Course, int]:
     """The course in a file's content, and the length in bytes of the good part: what follows was torn by a crash."""
-    course, good = Course.planned(spec), 0
-    lines = data.split(b"\n")[:-1]
-    for number, line in enumerate(lines, start=1):
-        try:
-            content = DECODER.decode(line.decode())
-        except (ValueError, RecursionError):
-            if number == len(lines):
-                break
-            raise InputError(f"{name}, line {number} is damaged: not valid JSON") from None
-        try:
-            course = course.after(content)
-        except InputError as error:
-            raise InputError(f"{name}, line {number} is damaged: {error}") from None
-        good += len(line) + 1
+    course = Course.planned(spec)
+
+    def follow(content: Any) -> None:
+        nonlocal course
+        course = course.after(content)
+
+    good = _take_lines(data, name, follow)
     return course, good
 
 
