@@ -243,8 +243,8 @@ def least_epsilon(
 
 
 @lru_cache(maxsize=16)
-def rdp_table(sample_rate: float, rows: int = 225) -> dict[str, Any]:
-    """What the browser interpolates: log RDP of one step over a log grid of sigmas, one column per order.
+def rdp_table(sample_rate: float, rows: int = 225, order: float | None = None) -> dict[str, Any]:
+    """What the browser interpolates: log RDP of one step over a log grid of sigmas, one column per order, or one order.
 
     JSON-ready: values are little-endian float32, rows x orders, in base64. Tables of one name are equal.
     """
@@ -253,8 +253,10 @@ def rdp_table(sample_rate: float, rows: int = 225) -> dict[str, Any]:
     eight, twelve, after = np.searchsorted(ORDERS, [8.05, 12, 25])
     usual = (ORDERS[:eight], ORDERS[eight:twelve:2], ORDERS[twelve:after], ORDERS[after + 1 :: 2])
     orders = np.concatenate([*usual, np.round(np.geomspace(64, 4000, 34))])
+    if order is not None:
+        orders = np.array([order])
     moments = log_moments(orders, np.geomspace(low, high, rows), sample_rate)
     values = np.minimum(np.log(moments / (orders - 1)), 80.0)  # between rows there is no slope to infinity
     packed = base64.b64encode(values.astype("<f4").tobytes()).decode()
-    name = f"{sample_rate!r} {rows}"
+    name = f"{sample_rate!r} {rows} {order or ''}".rstrip()
     return {"name": name, "orders": orders.tolist(), "low": low, "high": high, "rows": rows, "values": packed}

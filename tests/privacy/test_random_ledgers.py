@@ -15,7 +15,7 @@ from dpviz.privacy import Epsilon, Ledger, calibrate, epsilon
 from tests.privacy.ledgers import KINDS, random_ledger
 from tests.privacy.oracle import NotConverged, oracle_epsilon
 
-COUNT = int(os.environ.get("DPVIZ_LEDGERS", "16"))
+COUNT = int(os.environ.get("DPVIZ_LEDGERS", "8"))
 UNANSWERED: list[int] = []  # ledgers for which the oracle did not converge
 RELATIONS = {
     "add-remove": NeighboringRelation.ADD_OR_REMOVE_ONE,

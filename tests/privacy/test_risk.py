@@ -246,7 +246,7 @@ def test_a_rate_that_is_none_is_refused(rate: float) -> None:
 def test_one_more_pass_costs_about_what_a_band_costs(sigmas: np.ndarray, rate: float) -> None:
     """After a moved epoch, at most four bands of the same rows, in processor time, the best of five ratios.
 
-    Measured: 1.5 to 1.9 of a band; 2.7 for few distinct steps, whose grid is finer. The rest is for a busy machine.
+    Measured: 1.2 to 1.6 of a band; 2.6 for few distinct steps, whose grid is finer. The rest is for a busy machine.
     """
 
     def timed(work: object) -> float:

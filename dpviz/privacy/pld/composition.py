@@ -21,6 +21,7 @@ from dpviz.privacy.pld.spectra import Row, rows
 from dpviz.privacy.records import Phase
 
 MOST_WRAPPED = 1e-3  # share of delta that may wrap around the window
+FAINTEST = -700.0  # log of a coefficient below which it is no number of full precision, and nothing beside rounding
 
 Band = tuple[float, float]
 
@@ -98,9 +99,7 @@ class Tally:
 
 def compose(bound: str, tally: Tally) -> Composed:
     grid = tally.grid
-    with np.errstate(divide="ignore", invalid="ignore", under="ignore"):
-        spectrum = np.exp(sum(count * np.log(product) for count, product in tally.powers.items()))
-    spectrum = np.where(np.isfinite(spectrum), spectrum, 0.0)
+    spectrum = _spectrum(tally)
     tilted = np.fft.irfft(spectrum, grid.points)
     # Chernoff bounds what lies below and above the window; it is placed so that both bounds are equal.
     below, beyond, width = grid.tilt - grid.tilt_down, grid.tilt_up - grid.tilt, grid.interval * grid.points
@@ -130,6 +129,16 @@ def compose(bound: str, tally: Tally) -> Composed:
         log_scale=tally.log_mass,
         tilt=grid.tilt,
     )
+
+
+def _spectrum(tally: Tally) -> NDArray[np.complex128]:
+    """The product of all rows. Most coefficients vanish in it: only the others are worth a complex logarithm."""
+    with np.errstate(divide="ignore"):
+        sizes = sum(count * np.log(np.abs(product)) for count, product in tally.powers.items())
+    loud = np.flatnonzero(sizes > FAINTEST)
+    spectrum = np.zeros(np.size(sizes), dtype=complex)
+    spectrum[loud] = np.exp(sum(count * np.log(product[loud]) for count, product in tally.powers.items()))
+    return spectrum
 
 
 def _rounding(spectrum: NDArray[np.complex128], tally: Tally) -> float:

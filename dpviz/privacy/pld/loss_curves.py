@@ -1,6 +1,6 @@
 """The whole loss distribution of a ledger, not only its end at one delta: guarantees that hold, attacks that exist.
 
-One more pass over the rows, on a window that reaches from losses below 0 to those of probability 1e-13. Its tilt is a
+One more pass over the rows, on a window that reaches from losses below 0 to those of probability 1e-14. Its tilt is a
 small one, so that advantage and tail are both precise.
 """
 
@@ -30,15 +30,16 @@ from dpviz.privacy.records import Ledger
 from dpviz.privacy.trade_off import LARGEST_EPSILON
 
 CENTRE = 1e-3  # the delta around whose tilts one is chosen
-LEAST_DELTA = 1e-13  # what lies above the window weighs less
+LEAST_DELTA = 1e-14  # what lies above the window weighs less: nothing beside the least rate that mu is about
+CUT_FOR = 1e-8  # the steps' tails may be cut off as for this delta: 1e-15 of mass in all
 LEAST_WRAPPED = 1e-7  # what lies below it weighs less, in an advantage
 MOST_BLOWN_UP = 9.0  # log of the factor by which the tilt may blow up rounding at epsilon 0
-# Relative errors of a step's log-moment, the first one for few distinct steps only. The next one is tried where a
-# window or all of a ledger's rows would take more grid points than this.
-TOLERANCES, FEW = (3e-4, 2e-3, 0.01, 0.1), 4
+# Relative errors of a step's log-moment, the first one for few distinct steps only: they are cheap, and mu then has
+# four digits. The next one is tried where a window or all of a ledger's rows would take more grid points than this.
+TOLERANCES, FEW = (3e-4, 0.003, 0.01, 0.1), 4
 MOST_WINDOW, MOST_POINTS = 2**18, 2**22
 MOST_INTERVAL = 1.0  # sums over coarser grids take long, and there is nothing left to tell apart
-INTERVAL_RUNG = 1.15  # from one to the next risk jumps by less than calibration's tolerance
+INTERVAL_RUNG = 1.1  # from one to the next risk jumps by less than calibration's tolerance
 MOST_KNOTS = 2048
 
 
@@ -114,7 +115,7 @@ def _knots(losses: FloatArray) -> IntArray:
 
 def good_grid(ledger: Ledger, adjacency: str) -> Grid:
     """The finest grid that is affordable."""
-    cut = cut_mass(LEAST_DELTA, ledger.steps)
+    cut = cut_mass(CUT_FOR, ledger.steps)
     for moments in (usual_moments(ledger, adjacency), truncated_moments(ledger, adjacency, cut)):
         for tolerance in TOLERANCES[len(ledger.phases) > FEW :]:
             try:
