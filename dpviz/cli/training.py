@@ -59,19 +59,21 @@ def _train_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seeds", help="one run per seed, for example 0,1,2")
     parser.add_argument("--title", default="", help="a name for the runs")
+    parser.add_argument("--ray", metavar="ADDRESS", help="train on this Ray cluster: auto, or host:port")
     machine_arguments(parser)
     mirror_arguments(parser)
 
 
 def machine_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", choices=DEVICES, default="auto", help="auto: CUDA, then MPS, then the CPU")
+    parser.add_argument("--workers", type=whole, default=1, help="so many processes, or machines of a cluster, per run")
     parser.add_argument("--data-dir", type=Path, help="folder with datasets (or set DPVIZ_DATA)")
 
 
 def _train(args: argparse.Namespace) -> Result:
     specs = specs_of(args)
     store = Store()
-    with foreground(store, len(specs), mirror=asked_mirror(store, args)) as runner:
+    with foreground(store, len(specs), args.ray or "", mirror=asked_mirror(store, args)) as runner:
         options = checked_options(args, runner)
         ids = runner.start_all(specs, title=args.title or _origin(args, specs[0]), options=options)
         for run_id in ids:
@@ -107,8 +109,8 @@ def _origin(args: argparse.Namespace, spec: RunSpec) -> str:
 
 
 def checked_options(args: argparse.Namespace, runner: Runner, until: int | None = None) -> RunOptions:
-    """What --device and --data-dir say; what is not there is refused before anything is written."""
-    options = RunOptions(args.device, args.data_dir, until, own_code=True)
+    """What --device, --workers and --data-dir say; what is not there is refused before anything is written."""
+    options = RunOptions(args.device, args.data_dir, until, own_code=True, workers=args.workers)
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # where a model of one's own is looked for, after everything installed
     runner.check_device(options.device)
@@ -149,6 +151,8 @@ def runs_result(runs: list[Run]) -> Result:
     for run in runs:
         if run.provenance and run.provenance.gradients:
             parts.append(f"{run.id}: per-example gradients by Opacus, because {run.provenance.gradients}")
+        if run.provenance and run.provenance.physical_batch:
+            parts.append(f"{run.id}: {run.provenance.physical_batch} examples at once, since memory ran out")
         if run.error:
             parts.append(f"{run.id} failed: {run.error}")
         elif run.status == "stopped":

@@ -35,6 +35,7 @@ def train(
     recipe: str | None = None,
     title: str = "",
     device: str = "auto",
+    workers: int = 1,
     data_dir: Folder | None = None,
     store: Store | Folder | None = None,
     on_epoch: Callable[[EpochRecord], None] | None = None,
@@ -44,7 +45,8 @@ def train(
 
     Settings have the names of the command line's `--set` and start from a recipe, else from dpviz's own. A name with a
     dot goes into a mapping: train({"optimizer.momentum": 0.9}, epochs=2). A schedule may be a name, a list of sigmas or
-    a Schedule. A whole RunSpec can be given instead of a recipe.
+    a Schedule. A whole RunSpec can be given instead of a recipe. Several workers are processes of this machine that
+    share the run's examples; batches, noise and epsilon are those of one.
 
     A run that fails raises InputError with its reason. Ctrl-C stops the run with a checkpoint (`dpviz runs resume`
     goes on) and then raises KeyboardInterrupt. `on_epoch` is called from the thread that trains.
@@ -53,7 +55,7 @@ def train(
     store = as_store(store)
     runner = runner_for(store, on_epoch=(lambda _, record: on_epoch(record)) if on_epoch else None)
     with contextlib.closing(runner):
-        options = checked_options(runner, device, data_dir)
+        options = checked_options(runner, device, data_dir, workers)
         with stopping_on(runner.stop_all, signal.SIGINT) as pressed:
             run_id = runner.start(planned, title=title, options=options)
             runner.wait(run_id)
@@ -120,11 +122,11 @@ def as_store(store: Store | Folder | None) -> Store:
     return store if isinstance(store, Store) else Store(store)
 
 
-def checked_options(runner: Runner, device: str, data_dir: Folder | None) -> RunOptions:
+def checked_options(runner: Runner, device: str, data_dir: Folder | None, workers: int = 1) -> RunOptions:
     """Device and data folder; one that is not there is refused before anything is written."""
     if data_dir is not None and not Path(data_dir).is_dir():
         raise InputError(f"data_dir must be a folder, and {str(data_dir)!r} is none")
-    options = RunOptions(device, None if data_dir is None else Path(data_dir), own_code=True)
+    options = RunOptions(device, None if data_dir is None else Path(data_dir), own_code=True, workers=workers)
     try:
         runner.check_device(device)
     except ModuleNotFoundError as error:

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +36,8 @@ from dpviz.privacy.audit import (
 from dpviz.privacy.prices import epsilon
 from dpviz.privacy.records import Phase
 from dpviz.privacy.registry import InputError
+from dpviz.training.devices import CPU, Device
+from dpviz.training.gradients.layer_gradients import has_doubles
 from dpviz.training.gradients.per_example import PerExample
 from dpviz.training.pricing import course_guarantee
 from dpviz.training.random_streams import Seeded, seeded
@@ -47,9 +49,20 @@ ALONE_EVERY = 50  # steps between two looks at the clipped gradient of one examp
 SLACK = 1e-3  # by which a clipped gradient may exceed C: Opacus and single precision round
 FALSE_ALARM = 1e-6  # of a check, in an honest run
 
-IntArray = npt.NDArray[np.int64]
-# From each trial's parameter (its place in the list of parameters) to the canary's length after clipping, over C.
-Clip = Callable[[IntArray], Tensor]
+TOGETHER = 1000  # steps that are counted at once, at most: it takes hardly longer than one, and waits for a device once
+DRAWN = 50  # steps whose coordinates are drawn at once
+
+FloatArray = npt.NDArray[np.float64]
+
+
+class Look(NamedTuple):
+    """What was read off a step, not counted yet: noisy coordinates and bare ones, end to end."""
+
+    seen: Tensor
+    canaries: Tensor  # a canary's length after clipping, over C, in each parameter; on the host
+    clip_norm: float
+    sigma: float
+    scale: float
 
 
 class StepAudit:
@@ -58,6 +71,8 @@ class StepAudit:
     The noise is read off the result, so it is the noise that was added, not the noise that was meant. Each step takes
     coordinates anew, evenly spread over every parameter. The same number of fixed ones shows whether the noise of
     different steps is independent.
+
+    To read a number off a device is to wait for it. So what was seen stays there until `count` reads it all at once.
     """
 
     def __init__(self, seed: int = 0, coordinates: int = COORDINATES, stream: Seeded | None = None) -> None:
@@ -68,6 +83,9 @@ class StepAudit:
         self.steps, self.longest, self.together = 0, 0.0, 0.0
         self.sums = self.squares = np.zeros(0)
         self.shares: list[int] = []
+        self.ahead, self.place = torch.zeros(0), self.stream.state()  # coordinates of steps, and before they were drawn
+        self.looks: list[Look] = []
+        self.lengths: list[Tensor] = []  # of single clipped gradients, over C
 
     def observe(
         self,
@@ -77,11 +95,12 @@ class StepAudit:
         sigma: float,
         *,
         scale: float = 1.0,
-        clip: Clip | None = None,
+        canaries: Tensor | None = None,
     ) -> None:
         """Look at one step: the sums of clipped gradients before noise, and `after` times `scale`, with noise.
 
-        One tensor per parameter. `clip` is the loop's own clipping, applied to canaries; without it they count as C.
+        One tensor per parameter. `canaries` is how long a canary in each parameter is after the loop's own clipping,
+        over C; without it they count as C.
         """
         if not (0 < clip_norm < math.inf and 0 < sigma < math.inf):
             raise InputError(f"clip_norm and sigma must be finite numbers > 0, got {clip_norm} and {sigma}")
@@ -89,18 +108,47 @@ class StepAudit:
             self._spread(before)
         places = self._places().split(self.shares)
         seen = torch.cat([part.take(some) for part, some in zip((*after, *before), places * 2, strict=True)])
-        noisy, bare = seen.double().cpu().numpy().reshape(2, -1)
-        noise = (noisy * scale - bare) / clip_norm
-        fixed, fresh = noise[~self.moving], noise[self.moving]
-        canaries = clip(self.owners).double().cpu().numpy() if clip else 1.0
-        counts = self.counts.setdefault(noise_level(sigma), [0, 0, 0, 0])
-        hits = np.count_nonzero(fresh > THRESHOLD), np.count_nonzero(fresh + canaries > THRESHOLD)
-        for index, more in enumerate((1, fresh.size, *map(int, hits))):
-            counts[index] += more
+        canaries = torch.ones(len(self.sizes)) if canaries is None else canaries
+        self.looks.append(Look(seen, canaries, clip_norm, sigma, scale))
         self.steps += 1
-        self.sums += fixed / sigma
-        self.together += (fresh.sum() / sigma) ** 2 / fresh.size
-        self.squares += np.bincount(self.owners, (fresh / sigma) ** 2)
+        if len(self.looks) == TOGETHER:
+            self.count()
+
+    @property
+    def unread(self) -> list[Tensor]:
+        """Everything that `count` has to read: the steps' coordinates in one piece, then the lengths."""
+        return [*([torch.cat([look.seen for look in self.looks])] if self.looks else ()), *self.lengths]
+
+    def count(self, read: Tensor | None = None) -> None:
+        """Guess and count for the steps that were looked at since the last time; `read` is `unread` on the host."""
+        if not (self.looks or self.lengths):
+            return
+        if read is None:
+            read = torch.cat([part.cpu().double() for part in self.unread])
+        seen, lengths = read.split([len(read) - len(self.lengths), len(self.lengths)])
+        self.longest = max(self.longest, *lengths.tolist(), 0.0)
+        self.lengths = []
+        if self.looks:
+            self._count(seen.view(len(self.looks), -1).numpy())
+
+    def _count(self, seen: np.ndarray) -> None:
+        _, canaries, *numbers = zip(*self.looks, strict=True)
+        self.looks = []
+        clip_norm, sigma, scale = np.array(numbers)[:, :, None]
+        noisy, bare = np.split(seen, 2, axis=1)
+        noise = (noisy * scale - bare) / clip_norm
+        fixed, fresh = np.ascontiguousarray(noise[:, ~self.moving]), np.ascontiguousarray(noise[:, self.moving])
+        lengths = torch.stack(canaries).double().numpy()[:, self.owners]
+        hits = np.stack([(fresh > THRESHOLD).sum(1), (fresh + lengths > THRESHOLD).sum(1)], axis=1)
+        for each in dict.fromkeys(sigma[:, 0].tolist()):
+            some = hits[sigma[:, 0] == each]
+            counts = self.counts.get(noise_level(each), [0, 0, 0, 0])
+            more = (len(some), some.shape[0] * len(self.owners), *some.sum(0).tolist())
+            self.counts[noise_level(each)] = [a + b for a, b in zip(counts, more, strict=True)]
+        fixed, fresh = fixed / sigma, fresh / sigma
+        self.sums = _added(self.sums, fixed)
+        self.together = float(_added(self.together, fresh.sum(1) ** 2 / fresh.shape[1]))
+        self.squares = _added(self.squares, np.add.reduceat(fresh**2, np.unique(self.owners, return_index=True)[1], 1))
 
     def observe_opacus(self, optimizer: Any) -> None:
         """Look at the step that an Opacus DPOptimizer has just taken; call it before zero_grad."""
@@ -116,11 +164,12 @@ class StepAudit:
 
     def observe_alone(self, gradients: Iterable[Tensor], clip_norm: float) -> None:
         """Look at the clipped gradient of one example, summed with no other: it must not be longer than C."""
-        length = math.sqrt(sum(float(part.double().square().sum()) for part in gradients)) / clip_norm
-        self.longest = max(self.longest, length)
+        squares = [(part.double() if has_doubles(part) else part).square().sum() for part in gradients]
+        self.lengths.append(sum(squares[1:], squares[0]).sqrt()[None] / clip_norm)
 
     def result(self, sample_rate: float, delta: float) -> Audit:
         """What the audit shows of the steps that it saw, had they been Poisson samples at this rate."""
+        self.count()
         phases = [Phase(sigma, sample_rate, steps) for sigma, (steps, *_) in self.counts.items()]
         if not phases:
             raise InputError("nothing was observed yet; call observe after each step")
@@ -128,6 +177,7 @@ class StepAudit:
 
     def bound(self, phases: Iterable[Phase], delta: float) -> StepBound:
         """What is left to these steps; noise levels that were not seen count nothing."""
+        self.count()
         return step_bound(
             [Guesses(sigma, *counts) for sigma, counts in self.counts.items()], phases, delta, self.faults
         )
@@ -135,6 +185,7 @@ class StepAudit:
     @property
     def faults(self) -> tuple[str, ...]:
         """Checks that failed, one sentence each; an honest run fails one with a probability of a few in a million."""
+        self.count()
         parts: list[str] = []
         if self.longest > 1 + SLACK:
             parts.append(f"an example's clipped gradient was {self.longest:.2f} times as long as the clipping norm")
@@ -160,25 +211,34 @@ class StepAudit:
         """Share the coordinates out: as many to each parameter, as far as it has them; fixed ones, then moving ones."""
         self.sizes = np.array([part.numel() for part in parameters])
         halves = np.minimum(self.sizes, max(1, self.coordinates // len(self.sizes)))
-        self.device, self.shares = parameters[0].device, (2 * halves).tolist()
+        self.shares = (2 * halves).tolist()
         owners = np.repeat(np.arange(len(self.sizes)), 2 * halves)
         # Places in even steps through a parameter are all different, wherever they start.
         even = [np.arange(half) * (size // half) for half, size in zip(halves, self.sizes, strict=True)]
-        self.even = np.concatenate([place for part in even for place in (part, part)])
+        places = np.concatenate([place for part in even for place in (part, part)])
         self.moving = np.concatenate([np.repeat([False, True], half) for half in halves])
-        self.turning, self.owners = owners, owners[self.moving]
-        self.periods = self.sizes[owners]
+        self.owners = owners[self.moving]
+        # Places, the parameter of each, its size, and whether it moves, where the gradients are.
+        table = np.stack([places, owners, self.sizes[owners], self.moving])
+        self.table = torch.from_numpy(table).to(parameters[0].device)
+        self.spans = torch.from_numpy(self.sizes).to(self.stream.device.name)
         if self.steps == 0:
             self.sums, self.squares = np.zeros(len(self.owners)), np.zeros(len(self.sizes))
 
     def _places(self) -> Tensor:
-        start = (self.stream.uniform(len(self.sizes)).numpy() * self.sizes).astype(np.int64)
-        places = (self.even + start[self.turning] * self.moving) % self.periods
-        return torch.from_numpy(places).to(self.device)
+        """Of this step; drawn for some steps at once, always the same ones, wherever a run goes on."""
+        if self.steps % DRAWN == 0 or not len(self.ahead):
+            self.place = self.stream.state()
+            places, owners, sizes, moving = self.table
+            drawn = self.stream.uniform(DRAWN * len(self.spans)).view(DRAWN, -1)
+            starts = (drawn * self.spans).long().to(places.device)  # whole numbers: not every device has doubles
+            self.ahead = (places + starts[:, owners] * moving) % sizes
+        return self.ahead[self.steps % DRAWN]
 
     # --- checkpoints
 
     def state(self) -> dict[str, Any]:
+        self.count()
         return {
             "counts": [[sigma, *counts] for sigma, counts in self.counts.items()],
             "steps": self.steps,
@@ -186,15 +246,23 @@ class StepAudit:
             "together": float(self.together),
             "sums": torch.from_numpy(self.sums.copy()),
             "squares": torch.from_numpy(self.squares.copy()),
-            "stream": self.stream.state(),
+            "stream": self.place if len(self.ahead) and self.steps % DRAWN else self.stream.state(),
         }
 
     def load(self, state: Mapping[str, Any], parameters: Sequence[Tensor]) -> None:
+        self.looks, self.lengths = [], []
         self.counts = {sigma: list(counts) for sigma, *counts in state["counts"]}
         self.steps, self.longest, self.together = state["steps"], state["longest"], state["together"]
         self.sums, self.squares = state["sums"].numpy().copy(), state["squares"].numpy().copy()
         self.stream.load(state["stream"])
+        self.ahead = torch.zeros(0)
         self._spread(parameters)
+
+
+def _added(total: npt.ArrayLike, rows: FloatArray) -> FloatArray:
+    """Row by row, so that the last bits are the same however many come at once."""
+    whole: FloatArray = np.cumsum(np.concatenate([np.asarray(total)[None], rows]), axis=0)[-1]
+    return whole
 
 
 def _odd(value: float, freedom: int) -> bool:
@@ -208,37 +276,36 @@ class CanaryClipping:
     def __init__(self, perexample: PerExample) -> None:
         self.perexample = perexample
         held = [{id(p) for p in layer.parameters(recurse=False)} for layer in perexample.layers]
-        self.layer_of = np.array([next(k for k, ids in enumerate(held) if id(p) in ids) for p in perexample.parameters])
+        layers = [next(k for k, ids in enumerate(held) if id(p) in ids) for p in perexample.parameters]
+        self.layer_of, self.one_each = torch.tensor(layers), torch.eye(len(held))
 
-    def lengths(self, owners: IntArray, clip_norm: float) -> Tensor:
-        """How long each canary is after clipping, over C, given the parameter that it lies in."""
-        rows, columns = self.layer_of[owners], np.arange(len(owners))
-        squared_norms = np.zeros((len(self.perexample.layers), len(owners)), np.float32)
-        squared_norms[rows, columns] = (LOUD * clip_norm) ** 2
-        factors = self.perexample.clipping(torch.from_numpy(squared_norms), clip_norm)
-        return torch.from_numpy(factors.numpy()[rows, columns] * LOUD)
+    def lengths(self, clip_norm: float) -> Tensor:
+        """How long a canary in each parameter is after clipping, over C. The rule sees one per layer."""
+        loud = self.one_each * (LOUD * clip_norm) ** 2
+        return self.perexample.clipping(loud, clip_norm).diagonal()[self.layer_of] * LOUD
 
 
 class OneRunAudit:
     """Canaries that are in the data or not, by a coin each, and what the noisy sums tell about them.
 
-    A canary's gradient lies on a coordinate of its own. What the other examples add there does not depend on the coins,
-    so it is taken out; so is nothing of the noise.
+    A canary's gradient lies on a coordinate of its own. Given the steps before, what the other examples add there does
+    not depend on the coins, so it is taken out; the noise stays.
     """
 
-    def __init__(self, canaries: int, parameters: Sequence[Tensor], stream: Seeded) -> None:
+    def __init__(self, canaries: int, parameters: Sequence[Tensor], stream: Seeded, device: Device = CPU) -> None:
         sizes = [part.numel() for part in parameters]
         if canaries > sum(sizes):
             raise InputError(f"canaries must be at most the model's {sum(sizes):,} weights, got {canaries:,}")
-        self.included = stream.uniform(canaries) < 0.5
+        included = stream.uniform(canaries) < 0.5
         order = torch.randperm(sum(sizes), generator=stream.generator)[:canaries].sort().values
         ends = torch.tensor(sizes).cumsum(0)
         owners = torch.bucketize(order, ends, right=True)
         within = order - (ends - torch.tensor(sizes))[owners]
         shares = torch.bincount(owners, minlength=len(sizes)).tolist()
-        self.owners: IntArray = owners.numpy()
+        self.owners = owners
+        self.included = included.to(parameters[0].device)
         self.places = within.to(parameters[0].device).split(shares)
-        self.scores = torch.zeros(canaries, dtype=torch.float64)
+        self.scores = torch.zeros(canaries, dtype=device.wide, device=parameters[0].device)
         self.others = self.scores
 
     @property
@@ -251,7 +318,7 @@ class OneRunAudit:
         self.others = self._read(sums)
         gradients = clipped * (self.included & drawn)
         for part, places, some in zip(sums, self.places, gradients.split([len(p) for p in self.places]), strict=True):
-            part.put_(places, some.to(part.device, part.dtype), accumulate=True)
+            part.put_(places, some.to(part.dtype), accumulate=True)
 
     def observe(
         self, after: Sequence[Tensor], clip_norm: float, sigma: float, sample_rate: float, scale: float
@@ -259,11 +326,12 @@ class OneRunAudit:
         """Add the step's log-likelihood ratio, in against out, to each canary's score."""
         seen = (self._read(after) * scale - self.others) / clip_norm
         ratio = (2 * seen - 1) / (2 * sigma**2)
-        drawn = torch.tensor(sample_rate, dtype=torch.float64)
-        self.scores += torch.logaddexp(torch.log1p(-drawn), drawn.log() + ratio)
+        out, drawn = _log_chances(sample_rate)
+        self.scores += torch.logaddexp(ratio.new_full((), out), drawn + ratio)
 
     def _read(self, parts: Sequence[Tensor]) -> Tensor:
-        return torch.cat([part.take(places) for part, places in zip(parts, self.places, strict=True)]).double().cpu()
+        seen = torch.cat([part.take(places) for part, places in zip(parts, self.places, strict=True)])
+        return seen.to(self.scores.dtype)
 
     def bound(self, delta: float) -> OneRunBound:
         """Guess that the canaries with the highest scores are in, and count."""
@@ -271,15 +339,24 @@ class OneRunAudit:
         return one_run_bound(len(self.scores), self.guesses, int(self.included[top].sum()), delta)
 
 
+@functools.lru_cache(maxsize=8)
+def _log_chances(sample_rate: float) -> tuple[float, float]:
+    """Logarithms of the chances to be left out of a batch and to be in it."""
+    drawn = torch.tensor(sample_rate, dtype=torch.float64)
+    return float(torch.log1p(-drawn)), float(drawn.log())
+
+
 class RunAudits:
     """The audits of one run: step by step always, with canaries where its settings ask for them."""
 
-    def __init__(self, spec: RunSpec, perexample: PerExample) -> None:
+    def __init__(self, spec: RunSpec, perexample: PerExample, device: Device = CPU) -> None:
         self.spec, self.parameters = spec, perexample.parameters
         self.clipping = CanaryClipping(perexample)
-        self.step = StepAudit(stream=seeded(spec, "audit"))
+        self.step = StepAudit(stream=seeded(spec, "audit", device=device))
         few = spec.canaries
-        self.one_run = OneRunAudit(few, self.parameters, seeded(spec, "canaries")) if few else None
+        self.one_run = OneRunAudit(few, self.parameters, seeded(spec, "canaries"), device) if few else None
+        self.asked = (math.nan, torch.zeros(0))  # clipping norm, and canaries' lengths after clipping, over C
+        self.added: dict[float, Tensor] = {}  # clipping norm -> the canaries' clipped gradients, on the device
 
     @property
     def looks_alone(self) -> bool:
@@ -287,16 +364,23 @@ class RunAudits:
 
     def add_canaries(self, sums: Sequence[Tensor], drawn: Tensor, clip_norm: float) -> None:
         if self.one_run:
-            lengths = self.clipping.lengths(self.one_run.owners, clip_norm)
-            self.one_run.add(sums, drawn, clip_norm * lengths)
+            if clip_norm not in self.added:
+                lengths = self._lengths(clip_norm)[self.one_run.owners]
+                self.added = {clip_norm: (clip_norm * lengths).to(sums[0].device)}
+            self.one_run.add(sums, drawn, self.added[clip_norm])
 
     def observe(self, sums: Sequence[Tensor], noisy_means: Sequence[Tensor], clip_norm: float, sigma: float) -> None:
         """Look at a step: the sums before noise, and what the optimizer gets."""
         scale = float(self.spec.batch_size)
-        clip = functools.partial(self.clipping.lengths, clip_norm=clip_norm)
-        self.step.observe(sums, noisy_means, clip_norm, sigma, scale=scale, clip=clip)
+        self.step.observe(sums, noisy_means, clip_norm, sigma, scale=scale, canaries=self._lengths(clip_norm))
         if self.one_run:
             self.one_run.observe(noisy_means, clip_norm, sigma, self.spec.sample_rate, scale)
+
+    def _lengths(self, clip_norm: float) -> Tensor:
+        """What the clipping rule answers; asked again when C changes, and whenever an example is looked at alone."""
+        if clip_norm != self.asked[0] or self.looks_alone:
+            self.asked = clip_norm, self.clipping.lengths(clip_norm)
+        return self.asked[1]
 
     def result(self, spent: Sequence[Phase]) -> Audit:
         """What they show of the steps that were taken, beside the epsilon that is proven for these."""
@@ -307,7 +391,7 @@ class RunAudits:
         return Audit(sound.upper, self.step.bound(spent, spec.delta), one_run)
 
     def state(self) -> dict[str, Any]:
-        return {"step": self.step.state(), "scores": self.one_run.scores.clone() if self.one_run else None}
+        return {"step": self.step.state(), "scores": self.one_run.scores.cpu().clone() if self.one_run else None}
 
     def load(self, state: Mapping[str, Any] | None) -> None:
         """Go on from a state; without one, from a checkpoint of before there were audits, begin here."""
@@ -315,4 +399,4 @@ class RunAudits:
             return
         self.step.load(state["step"], self.parameters)
         if self.one_run:
-            self.one_run.scores = state["scores"].clone()
+            self.one_run.scores.copy_(state["scores"])

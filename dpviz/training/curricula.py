@@ -80,7 +80,7 @@ def regression_losses(data: Data, iterations: int = 50) -> Tensor:
 
     The weights' penalty |W|^2 / (2 n) is scikit-learn's default. Nothing here is random.
     """
-    inputs, labels = data.train_images.flatten(1).float(), data.train_labels
+    inputs, labels = data.inputs(data.train_images).flatten(1), data.train_labels
     weights = torch.zeros(data.classes, inputs.shape[1], requires_grad=True)
     bias = torch.zeros(data.classes, requires_grad=True)
     solver = torch.optim.LBFGS([weights, bias], max_iter=iterations, line_search_fn="strong_wolfe")

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dpviz.training.evaluation import Evaluation, as_inputs, evaluate, forward, weighted_layers
+from dpviz.training.evaluation import Evaluation, evaluate, forward, weighted_layers
 from dpviz.training.losses import PerExampleLoss
 from dpviz.training.random_streams import seeded
 
@@ -34,8 +34,8 @@ def diagnose(trainer: Trainer, test: Evaluation) -> dict[str, Any]:
     """
     generator = seeded(trainer.spec, "diagnostics").generator
     index = torch.randperm(trainer.spec.examples, generator=generator)[:EXAMPLES]
-    images = as_inputs(trainer.data.train_images[index]).to(trainer.device)
-    labels = trainer.data.train_labels[index].to(trainer.device)
+    data, device = trainer.data, trainer.device.name
+    images, labels = data.inputs(data.train_images[index].to(device)), data.train_labels[index].to(device)
     train = evaluate(trainer.model, trainer.loss, images, labels.cpu(), trainer.epoch)
     few = slice(HESSIAN_EXAMPLES)
     found = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -30,16 +31,26 @@ class Evaluation:
         return float((self.predictions == self.labels).double().mean())
 
 
-def evaluate(model: nn.Module, loss: PerExampleLoss, images: Tensor, labels: Tensor, epoch: int) -> Evaluation:
-    """The model's losses and predictions on these examples."""
+def evaluate(
+    model: nn.Module,
+    loss: PerExampleLoss,
+    images: Tensor,
+    labels: Tensor,
+    epoch: int,
+    inputs: Callable[[Tensor], Tensor] | None = None,
+) -> Evaluation:
+    """The model's losses and predictions on these examples, of which `inputs` makes what a model takes.
+
+    The host waits once, at the end.
+    """
     device = next(model.parameters()).device
     losses, predictions = [], []
     with torch.no_grad():
         for some, targets in zip(images.split(CHUNK), labels.split(CHUNK), strict=True):
-            logits, hidden = forward(model, as_inputs(some.to(device)))
-            losses.append(loss(logits, targets.to(device), epoch, hidden).cpu())
-            predictions.append(logits.argmax(1).cpu())
-    return Evaluation(torch.cat(losses), torch.cat(predictions), labels)
+            logits, hidden = forward(model, (inputs or as_inputs)(some.to(device)))
+            losses.append(loss(logits, targets.to(device), epoch, hidden))
+            predictions.append(logits.argmax(1))
+    return Evaluation(torch.cat(losses).cpu(), torch.cat(predictions).cpu(), labels.cpu())
 
 
 def as_inputs(examples: Tensor) -> Tensor:

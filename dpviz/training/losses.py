@@ -33,7 +33,12 @@ def second_share(epoch: int, threshold: float) -> float:
 
 
 def _errors(logits: Tensor, targets: Tensor) -> Tensor:
-    return logits - F.one_hot(targets, logits.shape[1]).to(logits.dtype)
+    return logits - _one_hot(logits, targets)
+
+
+def _one_hot(logits: Tensor, targets: Tensor) -> Tensor:
+    """1 at the true class; torch's own asks for the largest label first, which is to wait for a device."""
+    return (targets[:, None] == torch.arange(logits.shape[1], device=targets.device)).to(logits.dtype)
 
 
 def _cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
@@ -115,7 +120,7 @@ def build_huber(beta: float) -> PerExampleLoss:
     """e^2 / (2 beta) where |e| < beta, else |e| - beta / 2; e = h - y, summed over the classes (Eq. 11)."""
 
     def huber(logits: Tensor, targets: Tensor, epoch: int, hidden: Sequence[Tensor]) -> Tensor:
-        labels = F.one_hot(targets, logits.shape[1]).to(logits.dtype)
+        labels = _one_hot(logits, targets)
         return F.smooth_l1_loss(logits, labels, beta=beta, reduction="none").sum(1)
 
     return huber

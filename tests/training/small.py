@@ -1,5 +1,7 @@
 """Small real data and settings that train in a blink."""
 
+import dataclasses
+
 from dpviz.privacy.schedules import Schedule
 from dpviz.training.data.readers import Data, load
 from dpviz.training.engine import Trainer
@@ -10,7 +12,7 @@ TRAIN, TEST = 400, 300
 
 def small_data() -> Data:
     whole = load("mnist", subset=TRAIN)
-    return Data(whole.train_images, whole.train_labels, whole.test_images[:TEST], whole.test_labels[:TEST])
+    return dataclasses.replace(whole, test_images=whole.test_images[:TEST], test_labels=whole.test_labels[:TEST])
 
 
 def small_spec(**changes) -> RunSpec:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 from collections.abc import Callable
 
-import numpy as np
 import pytest
 import torch
 from scipy.stats import binomtest, norm
@@ -45,7 +45,7 @@ def one_thread():
 @functools.cache
 def data() -> Data:
     whole = load("mnist", subset=SPEC.subset)
-    return Data(whole.train_images, whole.train_labels, whole.test_images[:100], whole.test_labels[:100])
+    return dataclasses.replace(whole, test_images=whole.test_images[:100], test_labels=whole.test_labels[:100])
 
 
 def trained(spec: RunSpec, sabotage: Callable[[Trainer], None] = lambda trainer: None) -> Trainer:
@@ -160,6 +160,21 @@ def test_an_audit_goes_on_from_a_checkpoint_as_if_it_had_never_stopped():
     assert [level.steps for level in whole.audit.step.guesses] == [6, 6, 6]  # one level per epoch of a falling curve
 
 
+def test_steps_count_the_same_to_the_last_bit_one_by_one_and_together():
+    at_once, one_by_one = StepAudit(seed=4), StepAudit(seed=4)
+    random, sums = torch.Generator().manual_seed(0), [torch.zeros(16, 9), torch.zeros(3)]
+    for step in range(70):  # more than are drawn at once
+        noisy = [part + torch.randn(part.shape, generator=random) for part in sums]
+        for audit in (at_once, one_by_one):
+            audit.observe(sums, noisy, 1.0, 1.0 if step < 40 else 0.7)
+        one_by_one.count()
+    first, second = at_once.state(), one_by_one.state()
+    for name in ("sums", "squares", "stream"):
+        assert torch.equal(first.pop(name), second.pop(name)), name
+    assert first == second
+    assert [[steps, trials] for _, steps, trials, *_ in first["counts"]] == [[40, 40 * 53], [30, 30 * 53]]
+
+
 def test_a_checkpoint_from_before_there_were_audits_is_audited_from_there_on():
     spec = small_spec()
     first, second = (Trainer(spec, data=small_data()) for _ in range(2))
@@ -193,7 +208,7 @@ def test_canaries_are_clipped_to_c_in_every_trainable_parameter_also_of_shared_a
     model = torch.nn.Sequential(first, second, third)
     clipping = CanaryClipping(PerExample(model, build_loss("cross-entropy", {}), build_clipping("flat", {})))
     assert clipping.layer_of.tolist() == [0, 1, 2, 2]  # weight, second bias, third weight and bias
-    assert clipping.lengths(np.arange(4), 0.1) == pytest.approx(torch.ones(4), rel=1e-4)
+    assert clipping.lengths(0.1) == pytest.approx(torch.ones(4), rel=1e-4)
 
 
 # --- canaries -----------------------------------------------------------------------------------------------------
@@ -202,7 +217,7 @@ def test_canaries_are_clipped_to_c_in_every_trainable_parameter_also_of_shared_a
 def test_canaries_are_counted_in_n_and_leave_the_keys_of_other_runs_alone():
     plain, spec = small_spec(), small_spec(canaries=100)
     assert "canaries" not in plain.to_json()
-    assert plain.key == "7e37e1572172e6bd"  # as it was before there were canaries
+    assert dataclasses.replace(plain, streams=2).key == "7e37e1572172e6bd"  # as it was before there were canaries
     assert (spec.size, spec.examples, spec.sample_rate) == (500, 400, 80 / 500)
     assert RunSpec.from_json(spec.to_json()) == spec
     with pytest.raises(InputError, match="canaries test an epsilon, but sgd"):
@@ -226,8 +241,8 @@ def test_canaries_that_are_drawn_too_often_show():
     spec = small_spec(epochs=20, canaries=400, schedule=Schedule.of("constant", sigma=8.0))
 
     def always(trainer: Trainer) -> None:
-        draw = trainer._draw_batch
-        trainer._draw_batch = lambda: (*draw()[:2], torch.ones(400, dtype=torch.bool))
+        take = trainer.feed.take
+        trainer.feed.take = lambda *place: (*take(*place)[:2], torch.ones(400, dtype=torch.bool))
 
     audit = trained(spec, always).audit
     assert audit.step.lower <= audit.proven
@@ -273,7 +288,7 @@ def opacus_audit(sigma: float, *, stated: float | None = None, steps: int = 60) 
     from opacus.optimizers import DPOptimizer
 
     torch.manual_seed(0)
-    images, labels = small_data().train_images.float(), small_data().train_labels
+    images, labels = small_data().inputs(small_data().train_images), small_data().train_labels
     model = GradSampleModule(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(784, 10)))
     optimizer = DPOptimizer(
         torch.optim.SGD(model.parameters(), lr=0.1), noise_multiplier=sigma, max_grad_norm=1.0, expected_batch_size=40

@@ -5,7 +5,7 @@ import torch
 
 from dpviz.privacy.schedules import Schedule
 from dpviz.training.curricula import batches, build_curriculum, regression_losses
-from dpviz.training.random_streams import randomness
+from dpviz.training.random_streams import sampling
 from tests.training.small import TRAIN, small_data, small_spec, trainer
 
 
@@ -50,8 +50,8 @@ def test_the_dynamic_order_is_taken_from_the_model_as_it_is_at_the_start_of_each
     for _ in range(2):
         expected = made._training_losses(made.epoch).argsort(stable=True)
         next(iter(made.epochs()))
-        assert torch.equal(made.order, expected)
-        orders.append(made.order)
+        assert torch.equal(made.feed.order, expected)
+        orders.append(made.feed.order)
     assert not torch.equal(*orders)
 
 
@@ -59,18 +59,18 @@ def test_the_dynamic_order_is_taken_from_the_model_as_it_is_at_the_start_of_each
 def test_a_sorted_epoch_uses_every_example_exactly_once(name):
     made = trainer(small_spec(curriculum=name, epochs=1))
     seen = []
-    draw = made._draw_batch
+    take = made.feed.take
 
-    def spy():
-        batch = draw()
+    def spy(*place):
+        batch = take(*place)
         seen.append(batch[0])
         return batch
 
-    made._draw_batch = spy
+    made.feed.take = spy
     list(made.epochs())
     assert [len(images) for images in seen] == [80] * 5
     sums = torch.cat(seen).flatten(1).sum(1).sort().values
-    torch.testing.assert_close(sums, made.data.train_images.flatten(1).sum(1).sort().values)
+    torch.testing.assert_close(sums, made.data.inputs(made.data.train_images).flatten(1).sum(1).sort().values)
 
 
 def test_the_mask_follows_its_threshold_and_then_goes():
@@ -102,5 +102,5 @@ def test_a_threshold_above_every_loss_is_no_curriculum():
     noiseless = Schedule.of("constant", sigma=0.0)
     masked = trainer(small_spec(curriculum="masked", knobs=knobs, schedule=noiseless))
     plain = trainer(small_spec(schedule=noiseless))
-    masked.streams["batches"] = randomness(plain.spec, "batches")  # each run draws its own
+    masked.feed.sampling = sampling(plain.spec)  # each run draws its own
     assert [r.test_loss for r in masked.epochs()] == pytest.approx([r.test_loss for r in plain.epochs()], rel=1e-6)

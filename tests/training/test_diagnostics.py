@@ -110,7 +110,8 @@ def test_the_largest_eigenvalue_agrees_with_the_whole_hessian():
 
 def test_evaluation_in_chunks_equals_one_pass():
     made = trainer(small_spec(model="cnn-mnist"))
-    images, labels = made.data.train_images.repeat(3, 1, 1, 1), made.data.train_labels.repeat(3)
+    images = made.data.inputs(made.data.train_images).repeat(3, 1, 1, 1)
+    labels = made.data.train_labels.repeat(3)
     seen = evaluate(made.model, build_loss("tailored", {}), images, labels, 0)
     with torch.no_grad():
         logits, hidden = forward(made.model, images)

@@ -12,8 +12,18 @@ from scipy.stats import chi2, kstest
 
 from dpviz.privacy.registry import InputError
 from dpviz.privacy.schedules import Schedule
-from dpviz.training.random_streams import GRID_BITS, Secure, Seeded, add_noise, noise_grid, randomness, seeded
-from dpviz.training.spec import RunSpec
+from dpviz.training.random_streams import (
+    GRID_BITS,
+    Counted,
+    Secure,
+    Seeded,
+    add_noise,
+    noise_grid,
+    numbered,
+    sampling,
+    seeded,
+)
+from dpviz.training.spec import STREAMS, RunSpec
 from tests.training.small import curve, small_spec, trainer
 
 SIGMA, CLIP_NORM, RATE, BATCH = 1.5, 0.2, 0.5, 80
@@ -80,9 +90,16 @@ def test_noise_is_normal_and_has_no_memory():
     ids=str,
 )
 def test_runs_that_differ_in_anything_differ_in_their_noise_and_batches(changes):
-    for stream in ("noise", "batches", "screening", "augmentation"):
-        one, other = seeded(noise_spec(), stream).normal(1000), seeded(noise_spec(**changes), stream).normal(1000)
-        assert abs(float(torch.corrcoef(torch.stack([one, other]))[0, 1])) < 0.2
+    specs = noise_spec(), noise_spec(**changes)
+    for stream in ("noise", "screening"):
+        assert independent(*(seeded(spec, stream).normal(1000) for spec in specs))
+    numbers = torch.arange(1000)
+    for stream in ("batches", "augmentation"):
+        assert independent(*(numbered(spec, stream).chosen(0, numbers, 1000, 0.5).double() for spec in specs))
+
+
+def independent(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return abs(float(torch.corrcoef(torch.stack([one, other]))[0, 1])) < 0.2
 
 
 def test_runs_of_one_seed_start_from_the_same_weights():
@@ -111,6 +128,40 @@ def test_noise_is_added_before_the_sum_is_narrowed():
     assert float(add_noise(torch.tensor([1.0]), noise)) == 1 + 2.0**-23
 
 
+# --- by number ----------------------------------------------------------------------------------------------------
+
+
+def test_numbers_are_those_of_splitmix64():
+    """The first outputs for the seed 1234567, as Java's SplittableRandom and its many descendants give them."""
+    stream = Counted(0, "any")
+    stream.key = 1234567
+    drawn = [int(word) % 2**64 for word in stream.bits(0, torch.arange(1, 4), 4)]
+    assert drawn == [6457827717110365317, 3203168211198807973, 9817491932198370423]
+
+
+def test_an_example_is_drawn_alike_whoever_draws_it():
+    stream, size = Counted(0, "batches"), 1000
+    whole = stream.chosen(7, torch.arange(size), size, 0.3)
+    parts = [stream.chosen(7, torch.arange(*ends), size, 0.3) for ends in ((0, 333), (333, 1000))]
+    assert torch.equal(torch.cat(parts), whole)
+    assert not torch.equal(stream.chosen(8, torch.arange(size), size, 0.3), whole)
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.25, 512 / 60_000])
+def test_examples_are_drawn_at_the_rate(rate):
+    count = 2_000_000
+    drawn = int(Counted(0, "batches").chosen(3, torch.arange(count), count, rate).sum())
+    assert abs(drawn - count * rate) <= 5 * (count * rate * (1 - rate)) ** 0.5
+
+
+def test_a_rate_is_compared_to_53_bits():
+    rate, threshold = 0.2, math.floor(0.2 * 2**53)
+    stream = Counted(0, "batches")
+    words = [number * 2**11 - 2**63 for number in (0, threshold - 1, threshold, 2**53 - 1)]  # as signed numbers
+    stream.bits = lambda step, numbers, size: torch.tensor(words)
+    assert stream.chosen(0, torch.arange(4), 4, rate).tolist() == [True, True, False, False]
+
+
 # --- secure -------------------------------------------------------------------------------------------------------
 
 
@@ -133,8 +184,8 @@ def test_two_secure_runs_share_neither_noise_nor_batches():
     first, second = (noise_of(noise_spec(secure=True, epochs=1)) for _ in range(2))
     for one, other in zip(first, second, strict=True):
         assert not any(torch.equal(a, b) for a, b in zip(one, other, strict=True))
-    streams = [randomness(noise_spec(secure=True), "batches").uniform(9) for _ in range(2)]
-    assert not torch.equal(*streams)
+    batches = [sampling(noise_spec(secure=True)).chosen(0, torch.arange(400), 400, 0.5) for _ in range(2)]
+    assert not torch.equal(*batches)
 
 
 def test_secure_numbers_are_standard_normal_and_uniform():
@@ -161,7 +212,7 @@ def test_a_spec_of_old_reads_as_the_first_version_and_keeps_its_key():
     assert old.key == hashlib.sha256(text.encode()).hexdigest()[:16]
     assert old.key != small_spec().key
     with pytest.raises(InputError, match="streams"):
-        RunSpec.from_json(data | {"streams": 3})
+        RunSpec.from_json(data | {"streams": STREAMS + 1})
 
 
 def test_a_run_of_old_goes_on_with_the_noise_it_began_with():
@@ -169,6 +220,37 @@ def test_a_run_of_old_goes_on_with_the_noise_it_began_with():
     drawn = torch.randn(26_010, generator=Seeded(0, "noise").generator)
     first = torch.cat([noise.flatten() for noise in noise_of(old)[0]])
     assert torch.allclose(first, drawn.double(), atol=1e-3)
+
+
+@pytest.mark.parametrize("streams", [2, 3])
+def test_a_run_under_a_filter_resumes_bit_for_bit_within_an_epoch(streams):
+    """Its batches are drawn for the noise of the epochs so far, also behind a checkpoint."""
+    spec = dataclasses.replace(small_spec(filter_epsilon=50.0), streams=streams)
+    whole, first, second = (trainer(spec) for _ in range(3))
+    expected, taken = curve(whole.epochs()), []
+    records = list(first.epochs(on_step=lambda step, _: taken.append(step), should_stop=lambda: len(taken) == 7))
+    second.load(first.state())
+    assert curve([*records, *second.epochs()]) == expected
+
+
+def test_a_trainer_that_was_stopped_goes_on():
+    stopped, whole = trainer(small_spec()), trainer(small_spec())
+    assert list(stopped.epochs(should_stop=lambda: True)) == []
+    assert curve(stopped.epochs()) == curve(whole.epochs())
+
+
+@pytest.mark.parametrize("streams", [1, 2])
+def test_a_checkpoint_of_old_goes_on_as_it_began(streams):
+    """What is fed stood beside the rest in checkpoints of that time."""
+    spec = dataclasses.replace(small_spec(), streams=streams)
+    whole, first, second = (trainer(spec) for _ in range(3))
+    expected, taken = curve(whole.epochs()), []
+    records = list(first.epochs(on_step=lambda step, _: taken.append(step), should_stop=lambda: len(taken) == 7))
+    state = first.state()
+    fed = state.pop("feed")
+    state["streams"]["batches"] = fed.pop("batches")
+    second.load(state | fed)
+    assert curve([*records, *second.epochs()]) == expected
 
 
 def test_a_seeded_stream_does_not_go_on_from_nowhere():

@@ -90,7 +90,7 @@ def test_judging_uses_the_public_split_and_testing_does_not():
     assert len(made.test[1]) == len(made.data.test_labels) - 120
     assert torch.equal(torch.cat([made.public[1], made.test[1]]), made.data.test_labels)
     with torch.no_grad():
-        logits = made.model(made.data.test_images[:120])
+        logits = made.model(made.data.inputs(made.data.test_images[:120]))
         expected = torch.nn.functional.cross_entropy(logits, made.data.test_labels[:120])
     assert made.screening.energy() == pytest.approx(float(expected), rel=1e-5)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +20,7 @@ from dpviz.privacy.registry import InputError
 from dpviz.runs.execution.provenance import commit
 from dpviz.runs.store.records import Progress, Provenance, Run
 from dpviz.runs.store.run_files import reason, without_paths
-from dpviz.runs.store.spending import Spending
+from dpviz.runs.store.spending import Spending, at_most, of_epoch
 from dpviz.runs.store.store import Store
 from dpviz.runs.tracking.mirror import Mirror
 from dpviz.training.limits import refuse_own_model
@@ -27,6 +28,9 @@ from dpviz.training.spec import EpochRecord, RunSpec
 
 log = logging.getLogger("dpviz.runs")
 DEVICES = ("auto", "cpu", "cuda", "mps")
+MOST_WORKERS = 256  # of one run
+PULSE = 0.5  # seconds between two reports of a step from another process, and between two questions whether to stop
+LIVES = 3  # times that a worker may die under a run before it counts as failed
 OnProgress = Callable[[Progress], None]
 OnEpoch = Callable[[str, EpochRecord], None]
 
@@ -39,15 +43,19 @@ class Failed(Exception):
 class RunOptions:
     """What a run's settings leave open: device, folder of datasets, and the epoch after which to stop, if any.
 
-    `own_code` lets a model of a person's own run: set in Python and on the command line, never by a page.
+    `own_code` lets a model of a person's own run: set in Python and on the command line, never by a page. `workers`
+    share the examples of one run; a run that is resumed keeps its number.
     """
 
     device: str = "auto"
     data_dir: Path | None = None
     until: int | None = None
     own_code: bool = False
+    workers: int = 1
 
     def __post_init__(self) -> None:
+        if self.workers not in range(1, MOST_WORKERS + 1):
+            raise InputError(f"workers must be a whole number from 1 to {MOST_WORKERS}, got {self.workers!r}")
         if self.device not in DEVICES:
             raise InputError(f"device must be one of {', '.join(DEVICES)}, got {self.device!r}")
         if self.until is not None and not self.until >= 1:
@@ -59,6 +67,14 @@ def check_own_code(specs: Iterable[RunSpec], options: RunOptions) -> None:
     if not options.own_code:
         for spec in specs:
             refuse_own_model(spec)
+
+
+def check_workers(specs: Iterable[RunSpec], options: RunOptions) -> None:
+    """Refuse several workers where a run cannot be shared."""
+    if options.workers > 1 and any(spec.filter for spec in specs):
+        raise InputError(
+            "a run that may be changed on the way (filter_epsilon) trains beside its files; start it with one worker"
+        )
 
 
 @dataclass
@@ -88,6 +104,11 @@ class Assignment:
     options: RunOptions
     threads: int
     commit: str
+
+    @property
+    def workers(self) -> int:
+        """Workers that share the run: as many as it had before, so that sums are rounded alike."""
+        return self.run.provenance.workers if self.run.provenance else self.options.workers
 
 
 def assignment_of(store: Store, job: Job) -> Assignment:
@@ -168,12 +189,48 @@ class Ended:
         job.result = self
 
 
+class Paced:
+    """A sink that passes reports on, but of steps only one per pulse: a step may take a millisecond."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink, self._last = sink, 0.0
+
+    def __call__(self, report: Report) -> None:
+        if isinstance(report, Stepped):
+            if time.monotonic() - self._last < PULSE:
+                return
+            self._last = time.monotonic()
+        self._sink(report)
+
+
 @contextlib.contextmanager
 def _saving() -> Iterator[None]:
     try:
         yield
     except OSError as error:
         raise Failed(f"the run could not be saved: {reason(error)}; free some space and resume it") from None
+
+
+# --- lives ------------------------------------------------------------------------------------------------------------
+
+
+def see_through(store: Store, job: Job, attend: Callable[[], Ended | None]) -> Ended:
+    """Have a run trained, again and again where a worker died (None); each time it goes on from its last checkpoint."""
+    for life in range(1, LIVES + 1):
+        ended = attend()
+        if ended is not None:
+            return ended
+        log.warning("a worker of run %s died (%s of %s)", job.run_id, life, LIVES)
+        if job.begun:
+            Running(spent=lost_spending(store, job.run_id)).apply(store, job)
+    raise Failed(f"{LIVES} times a worker died under this run")
+
+
+def lost_spending(store: Store, run_id: str) -> Spending:
+    """What a run has spent whose worker is gone: nobody saw what it did after the epochs that arrived."""
+    run = store.get(run_id)
+    floor = of_epoch(run.epochs[-1]) if run.epochs else None
+    return at_most(run.own_spec, len(run.epochs), run.written, floor)
 
 
 # --- the end ----------------------------------------------------------------------------------------------------------

@@ -101,7 +101,8 @@ class StepTimings:
 def try_steps(spec: RunSpec) -> Pace:
     """Train for a moment and test once, keeping nothing. The first step warms up and does not count."""
     from dpviz.training import checkpoint
-    from dpviz.training.engine import Trainer, pick_device
+    from dpviz.training.devices import pick_device
+    from dpviz.training.engine import Trainer
     from dpviz.training.evaluation import evaluate
 
     checkpoint.use_threads(max(1, cores() - 1))

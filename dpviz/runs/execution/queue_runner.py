@@ -9,6 +9,7 @@ from functools import partial
 
 from dpviz.runs.execution.job import (
     Ended,
+    Failed,
     Job,
     OnEpoch,
     OnProgress,
@@ -17,7 +18,10 @@ from dpviz.runs.execution.job import (
     assignment_of,
     ended_by,
     finish,
+    lost_spending,
+    see_through,
 )
+from dpviz.runs.execution.local_team import train_together
 from dpviz.runs.execution.provenance import cores
 from dpviz.runs.execution.runner import Runner
 from dpviz.runs.execution.work import work
@@ -49,7 +53,7 @@ class QueueRunner(Runner):
         return 1
 
     def check_device(self, device: str) -> None:
-        from dpviz.training.engine import pick_device
+        from dpviz.training.devices import pick_device
 
         pick_device(device)
 
@@ -82,7 +86,7 @@ class QueueRunner(Runner):
         """Give each run to its device's slot. torch, which knows the devices, is first imported here."""
         while (job := self._arrivals.get()) is not None:
             try:
-                from dpviz.training.engine import pick_device
+                from dpviz.training.devices import pick_device
 
                 device = pick_device(job.options.device)
             except Exception as error:  # whatever it was: the runs behind this one must not wait for ever
@@ -113,8 +117,14 @@ class QueueRunner(Runner):
         def apply(report: Report) -> None:
             report.apply(self.store, job)
 
-        def train() -> Ended:
+        def train() -> Ended | None:
+            assignment = assignment_of(self.store, job)
+            if assignment.workers > 1:
+                try:
+                    return train_together(assignment, apply, job.stop.is_set)
+                except Failed as failure:  # the run cannot be written down, and its workers went on meanwhile
+                    return Ended("failed", str(failure), spent=lost_spending(self.store, job.run_id))
             sigmas_at = partial(self.store.begin_epoch, job.run_id)
-            return work(assignment_of(self.store, job), apply, job.stop.is_set, None, sigmas_at)
+            return work(assignment, apply, job.stop.is_set, None, sigmas_at)
 
-        finish(self.store, job, ended_by(job.run_id, train))
+        finish(self.store, job, ended_by(job.run_id, lambda: see_through(self.store, job, train)))

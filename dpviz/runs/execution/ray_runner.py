@@ -13,32 +13,32 @@ import math
 import socket
 import threading
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from dpviz.paths import PACKAGE
 from dpviz.privacy.registry import InputError
 from dpviz.runs.execution.job import (
     Ended,
-    Failed,
     Job,
     OnEpoch,
     OnProgress,
-    Running,
     RunOptions,
     assignment_of,
     ended_by,
     finish,
+    lost_spending,
+    see_through,
 )
 from dpviz.runs.execution.process_wide import process_wide
+from dpviz.runs.execution.ray_team import team_reports
 from dpviz.runs.execution.ray_worker import StopFlags, train_member
 from dpviz.runs.execution.runner import Runner
-from dpviz.runs.store.spending import Spending, at_most, of_epoch
 from dpviz.runs.store.store import Store
 from dpviz.runs.tracking.mirror import Mirror
 from dpviz.training.spec import RunSpec
 
 log = logging.getLogger("dpviz.runs")
-LIVES = 3  # workers that may die under one run before it counts as failed
 ANSWER = 10.0  # seconds in which a cluster must answer
 SAVING = 60.0  # seconds that workers are given for their last checkpoints
 MOST_DATA = 4  # datasets kept in the object store
@@ -113,6 +113,9 @@ class RayRunner(Runner):
 
     def _check(self, more: int, options: RunOptions) -> None:
         self.check_device(options.device)
+        room = self.slots(options.device)
+        if options.workers > room:
+            raise InputError(f"the cluster has room for {room} workers at a time, not for {options.workers}; add nodes")
 
     def _refuse(self, specs: Sequence[RunSpec], options: RunOptions) -> None:
         if any(spec.filter for spec in specs):
@@ -141,43 +144,34 @@ class RayRunner(Runner):
 
     def _follow(self, job: Job) -> None:
         """See a run to its end; every way to end passes here."""
-        ended = ended_by(job.run_id, lambda: self._see_through(job))
+        ended = ended_by(job.run_id, lambda: see_through(self.store, job, lambda: self._attend(job)))
         if job.begun and job.result is None:  # a worker is gone, or works on a run that cannot be written down
             self._flags.stop.remote(job.run_id)
-            known = ended
-            ended = ended_by(job.run_id, lambda: dataclasses.replace(known, spent=self._lost(job.run_id)))
+            known, spent = ended, partial(lost_spending, self.store, job.run_id)
+            ended = ended_by(job.run_id, lambda: dataclasses.replace(known, spent=spent()))
         with self._guard:
             self._streams.pop(job.run_id, None)
             finish(self.store, job, ended)
             self._jobs.pop(job.run_id, None)
 
-    def _see_through(self, job: Job) -> Ended:
-        """Hand the run to as many workers as it takes."""
-        for life in range(1, LIVES + 1):
-            ended = self._attend(job)
-            if ended is not None:
-                return ended
-            log.warning("the worker of run %s died (%s of %s)", job.run_id, life, LIVES)
-            if job.begun:
-                Running(spent=self._lost(job.run_id)).apply(self.store, job)
-                job.begun = False
-        raise Failed(f"{LIVES} workers died under this run")
-
     def _attend(self, job: Job) -> Ended | None:
         """Hand the run to a worker and apply what it reports; how it ended, or None if the worker died."""
         from ray.exceptions import RayError, RayTaskError, RuntimeEnvSetupError, TaskCancelledError
 
-        assignment = assignment_of(self.store, job)
+        assignment, job.begun = assignment_of(self.store, job), False
         data = self._shared_data(assignment.run.own_spec, job.options)
         wanted = needs(job.options.device, job.threads, self._ray.cluster_resources())
         with self._guard:
             if job.stop.is_set():
                 return Ended("stopped")
-            stream = self._task.options(**wanted).remote(assignment, data, self._flags)
-            self._streams[job.run_id] = stream
+            if assignment.workers > 1:
+                reports = team_reports(assignment, data, self._flags, wanted)
+            else:
+                stream = self._task.options(**wanted).remote(assignment, data, self._flags)
+                self._streams[job.run_id] = stream
+                reports = (self._ray.get(reference) for reference in stream)
         try:
-            for reference in stream:
-                report = self._ray.get(reference)
+            for report in reports:
                 job.begun = True
                 report.apply(self.store, job)
                 if job.result is not None:
@@ -189,12 +183,6 @@ class RayRunner(Runner):
         except RayError as failure:  # the worker, its node or what it had in memory is gone
             log.warning("run %s: %s", job.run_id, type(failure).__name__)
         return Ended("stopped") if job.stop.is_set() else None
-
-    def _lost(self, run_id: str) -> Spending:
-        """What a run has spent whose worker is gone: nobody saw what it did after the epochs that arrived."""
-        run = self.store.get(run_id)
-        floor = of_epoch(run.epochs[-1]) if run.epochs else None
-        return at_most(run.own_spec, len(run.epochs), run.written, floor)
 
     def _shared_data(self, spec: RunSpec, options: RunOptions) -> Any:
         """The run's data or features in the object store: read and put there once for all runs that use them."""

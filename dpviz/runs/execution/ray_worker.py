@@ -11,10 +11,8 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dpviz.runs.execution.job import Assignment, Report, Running, Stepped
+from dpviz.runs.execution.job import PULSE, Assignment, Paced, Report, Running
 from dpviz.runs.execution.work import work
-
-PULSE = 0.5  # seconds between two reports of a step, and between two looks whether to stop
 
 
 def train_member(assignment: Assignment, arrays: Mapping[str, Any], flags: Any) -> Iterator[Report]:
@@ -27,7 +25,7 @@ def train_member(assignment: Assignment, arrays: Mapping[str, Any], flags: Any) 
 
     def train() -> None:
         try:
-            reports.put(work(assignment, Paced(reports), stop.is_set, Data.of_arrays(arrays)))
+            reports.put(work(assignment, Paced(reports.put), stop.is_set, Data.of_arrays(arrays)))
         finally:
             reports.put(None)
 
@@ -43,20 +41,6 @@ def train_member(assignment: Assignment, arrays: Mapping[str, Any], flags: Any) 
             yield report
         if poll.to_stop():
             stop.set()
-
-
-class Paced:
-    """A sink that passes reports on, but of steps only one per pulse: a step may take a millisecond."""
-
-    def __init__(self, reports: queue.SimpleQueue[Report | None]) -> None:
-        self._reports, self._last = reports, 0.0
-
-    def __call__(self, report: Report) -> None:
-        if isinstance(report, Stepped):
-            if time.monotonic() - self._last < PULSE:
-                return
-            self._last = time.monotonic()
-        self._reports.put(report)
 
 
 class StopFlags:

@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 
 from dpviz.privacy.registry import InputError
-from dpviz.runs.execution.job import Job, OnEpoch, OnProgress, RunOptions, check_own_code
+from dpviz.runs.execution.job import Job, OnEpoch, OnProgress, RunOptions, check_own_code, check_workers
 from dpviz.runs.store.records import Progress
 from dpviz.runs.store.store import Store
 from dpviz.runs.tracking.mirror import Mirror
@@ -157,6 +157,7 @@ class Runner(ABC):
             raise InputError("this process is about to end and takes no more runs")
         self._check(len(specs), options)
         check_own_code(specs, options)
+        check_workers(specs, options)
 
     def _take(self, run_id: str, options: RunOptions) -> None:
         job = Job(run_id, options, self._threads, self._on_progress, self._on_epoch, self._mirror)

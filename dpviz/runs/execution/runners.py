@@ -40,7 +40,20 @@ def server_runner(store: Store, address: str = "") -> Runner:
     """The server's one runner for a store and an address, made on first use; closed when the process ends."""
     name = f"runner {store.folder.resolve()} {address}"
     # A core is left for the page.
-    return process_wide(name, lambda: runner_for(store, address, spare_cores=1, mirror=_server_mirror(store)))
+    runner = process_wide(name, lambda: runner_for(store, address, spare_cores=1, mirror=_server_mirror(store)))
+    _made(store)[address] = runner
+    return runner
+
+
+def server_runner_of(store: Store, run_id: str) -> Runner:
+    """The server's runner that has this run in its hands; the one without a cluster if none has."""
+    holds = (runner for runner in tuple(_made(store).values()) if run_id in runner.live())
+    return next(holds, None) or server_runner(store)
+
+
+def _made(store: Store) -> dict[str, Runner]:
+    """The server's runners for a store so far, by address."""
+    return process_wide(f"runners {store.folder.resolve()}", dict)
 
 
 def _server_mirror(store: Store) -> Mirror | None:

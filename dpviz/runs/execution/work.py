@@ -6,7 +6,7 @@ import dataclasses
 import json
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpviz.privacy.audit import LIKELY_CAUSES, Audit
 from dpviz.runs.execution.job import Assignment, Ended, Failed, Running, Saved, Sink, Stepped, check_own_code, ended_by
@@ -15,6 +15,9 @@ from dpviz.runs.store.records import Progress, Provenance
 from dpviz.runs.store.spending import Spending, Steps, of_epoch, spending
 from dpviz.training.spec import EpochRecord, RunSpec
 from dpviz.training.tables import MODELS
+
+if TYPE_CHECKING:
+    from dpviz.training.team import Team
 
 SigmasAt = Callable[[int], Sequence[float]]
 
@@ -25,14 +28,15 @@ def work(
     should_stop: Callable[[], bool],
     data: Any = None,
     sigmas_at: SigmasAt | None = None,
+    team: Team | None = None,
 ) -> Ended:
     """Train a run and report on it. `data` is what to train on where it was read already; None: read it from data_dir.
 
-    `sigmas_at` asks the store for the noise of a run under a filter, as each epoch begins. The caller writes down the
-    end, which is returned and not reported.
+    `sigmas_at` asks the store for the noise of a run under a filter, as each epoch begins. Every worker of a `team`
+    comes here; what the first reports is the run's. The caller writes down the end, which is returned, not reported.
     """
     began = time.monotonic()
-    training = _Training(assignment, sink, should_stop, data, sigmas_at)
+    training = _Training(assignment, sink, should_stop, data, sigmas_at, team)
     ended = ended_by(assignment.run.id, training.train)
     provenance = training.provenance
     if provenance is not None:
@@ -51,9 +55,10 @@ class _Training:
         should_stop: Callable[[], bool],
         data: Any,
         sigmas_at: SigmasAt | None,
+        team: Team | None,
     ) -> None:
         self.assignment, self.run, self.sink, self.data = assignment, assignment.run, sink, data
-        self.sigmas_at = sigmas_at
+        self.sigmas_at, self.team = sigmas_at, team
         self.last = self.run.epochs[-1] if self.run.epochs else None
         self.provenance: Provenance | None = None
         self.spent: Spending | None = None
@@ -62,20 +67,30 @@ class _Training:
 
     def train(self) -> Ended:
         from dpviz.training import checkpoint
-        from dpviz.training.engine import Diverged, Trainer
+        from dpviz.training.divergence import Diverged
+        from dpviz.training.engine import Trainer
+        from dpviz.training.team import ALONE
 
         run, options = self.run, self.assignment.options
         check_own_code((run.own_spec,), options)
         self.provenance = provenance = measured(self.assignment)
         checkpoint.use_threads(provenance.threads)
         self.sink(Running(provenance))
-        trainer = Trainer(run.own_spec, device=provenance.device, data_dir=options.data_dir, data=self.data)
+        trainer = Trainer(
+            run.own_spec, device=provenance.device, data_dir=options.data_dir, data=self.data, team=self.team or ALONE
+        )
         if self.assignment.checkpoint is not None:
             self._restore(trainer, checkpoint.from_bytes(self.assignment.checkpoint))
         before = run.written or spending(run.own_spec, 0)
-        redone = lost_steps(run.own_spec, before, steps_taken(trainer))
+        drawn_by = "" if trainer.generators == "cpu" else trainer.generators
+        same = run.provenance is None or run.provenance.generators == drawn_by
+        redone = lost_steps(run.own_spec, before, steps_taken(trainer), same_numbers=same)
         if redone != before.redone:  # reported now: a process that is killed later leaves no word of it
             self.sink(Running(spent=spending(run.own_spec, steps_taken(trainer), redone, at_most=before.at_most)))
+
+        if drawn_by != provenance.generators:
+            self.provenance = provenance = dataclasses.replace(provenance, generators=drawn_by)
+            self.sink(Running(provenance))
 
         def save(record: EpochRecord | None, *, new: bool) -> None:
             text = json.dumps(record.to_json(), allow_nan=False) if record else ""
@@ -91,11 +106,12 @@ class _Training:
         except Diverged as failure:
             raise Failed(str(failure)) from None
         finally:
-            if trainer.perexample.fallback:
-                self.provenance = dataclasses.replace(provenance, gradients=trainer.perexample.fallback)
+            how = trainer.perexample
+            halved = how.halved_to or provenance.physical_batch
+            self.provenance = dataclasses.replace(provenance, gradients=how.fallback or "", physical_batch=halved)
             self.spent, self.audit = spent_by(trainer, before, redone, self.last), trainer.audit
         done = self._reached(run.own_spec.epochs)
-        if not (done or self._stopped()):
+        if not (done or trainer.stopping):
             raise Failed(f"training ended after epoch {self.last.epoch if self.last else 0} of {run.own_spec.epochs}")
         if not done:
             save(self.last, new=False)
@@ -149,16 +165,22 @@ def steps_taken(trainer: Any) -> int:
     return sum(phase.steps for phase in trainer.spent)
 
 
-def lost_steps(spec: RunSpec, before: Spending, restored: int) -> tuple[Steps, ...]:
-    """What a run has taken beyond its plan once it goes on from `restored` steps: see Spending.redone."""
-    lost = spec.secure and before.steps > restored
+def lost_steps(spec: RunSpec, before: Spending, restored: int, *, same_numbers: bool = True) -> tuple[Steps, ...]:
+    """What a run has taken beyond its plan once it goes on from `restored` steps: see Spending.redone.
+
+    A seeded run that draws the same numbers takes the same steps, which cost nothing. Another kind of device draws
+    others; under a filter there is no budget for that.
+    """
+    lost = (spec.secure or not same_numbers) and before.steps > restored
+    if lost and spec.filter:
+        raise Failed("the run's first steps were drawn on another kind of device; a run under a filter needs the same")
     return (*before.redone, (restored, before.steps)) if lost else before.redone
 
 
 def spent_by(trainer: Any, before: Spending, redone: tuple[Steps, ...], last: EpochRecord | None) -> Spending:
     """What the run has spent in all, wherever it ended. A seeded run that was further before has spent that too."""
     steps = steps_taken(trainer)
-    if before.steps > steps and not trainer.spec.secure:
+    if before.steps > steps and redone == before.redone and not trainer.spec.secure:
         return before
     return spending(
         trainer.spec,
@@ -172,7 +194,7 @@ def spent_by(trainer: Any, before: Spending, redone: tuple[Steps, ...], last: Ep
 
 def measured(assignment: Assignment) -> Provenance:
     """Provenance of a run of this code. A resumed run keeps its thread count: sums round differently with another."""
-    from dpviz.training.engine import pick_device
+    from dpviz.training.devices import pick_device
     from dpviz.training.own_models import source_hash
 
     before, model = assignment.run.provenance, assignment.run.spec.model
@@ -182,6 +204,9 @@ def measured(assignment: Assignment) -> Provenance:
         commit=assignment.commit,
         versions=versions() | ({model: source_hash(model)} if MODELS[model].own else {}),
         device=pick_device(assignment.options.device),
-        threads=before.threads if before and before.threads else assignment.threads,
+        threads=before.threads if before and before.threads else max(1, assignment.threads // assignment.workers),
+        workers=assignment.workers,
         minutes=before.minutes if before else 0.0,
+        physical_batch=before.physical_batch if before else 0,
+        generators=before.generators if before else "",
     )

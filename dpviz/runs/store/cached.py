@@ -1,6 +1,7 @@
 """Cached runs: full-length runs of the papers' experiments, in the same files as a person's own runs.
 
-`cached_runs/<paper>/<experiment>/<seed>/` holds spec.json, epochs.jsonl, status.json and provenance.json.
+`cached_runs/<paper>/<experiment>/<seed>/` holds spec.json, epochs.jsonl, status.json and provenance.json. Runs that
+forecasts were learnt from lie in `cached_runs/forecasts/<settings>/<seed>/`; no paper has them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from dpviz.runs.store.records import Run, labels
 
 NAME = re.compile(r"[a-z0-9][a-z0-9.+-]{0,79}")
 SEED = re.compile(r"0|[1-9][0-9]{0,9}")
+FORECASTS = "forecasts"  # stands where a paper would
 CACHED = ("done", "stopped")  # a stopped one has fewer epochs than planned, and says so
 
 
@@ -42,12 +44,12 @@ class CachedListing:
 
 
 def cached_runs(folder: Path | None = None, *, paper: str | None = None) -> CachedListing:
-    """Every cached run, or those of one paper, in the order of their names."""
+    """Every cached run of a paper, or those of one paper (or of FORECASTS), in the order of their names."""
     root = folder or cached_runs_folder()
     runs: list[CachedRun] = []
     warnings: list[str] = []
     for paper_folder in _folders(root, NAME, warnings):
-        if paper in (None, paper_folder.name):
+        if paper_folder.name == paper or (paper is None and paper_folder.name != FORECASTS):
             for experiment_folder in _folders(paper_folder, NAME, warnings):
                 for seed_folder in _folders(experiment_folder, SEED, warnings):
                     try:

@@ -80,6 +80,11 @@ class Course:
         same = 0 < more < len(given) and np.allclose(given[: len(locked)], locked, rtol=1e-5)
         return given[more:] if same and len(locked) == more else given
 
+    def still_open(self, sigmas: Iterable[Any]) -> list[float]:
+        """Sigmas for the last epochs without those for epochs that have begun, whatever these are."""
+        given: list[float] = check_sigmas(sigmas).tolist()
+        return given[-len(self.coming) :] if self.coming else given
+
     def redraw(self, sigmas: Iterable[Any], at: str) -> Course:
         """The same with new noise in the last epochs; refused where one has begun, or beyond the budget."""
         new = tuple(check_sigmas(sigmas).tolist())

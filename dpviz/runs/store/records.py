@@ -10,6 +10,7 @@ from typing import Any
 
 from dpviz.privacy.audit import Audit
 from dpviz.privacy.registry import InputError
+from dpviz.privacy.risk import Risk
 from dpviz.runs.store.course import Course
 from dpviz.runs.store.imported import NO_RETRAINING, AnySpec, ImportedSpec
 from dpviz.runs.store.spending import Spending, dearer, of_epoch
@@ -28,7 +29,9 @@ class Provenance:
     imported: logged by another program, or read from a file of it.
 
     `versions` has also the hash of the file that a model of a person's own is from; `gradients` says why Opacus
-    computed the per-example gradients, empty where dpviz did.
+    computed the per-example gradients, empty where dpviz did. `physical_batch` is how many examples were worked on at
+    once after memory ran out; 0: it never did. `generators` names the kind of device that drew the random numbers,
+    empty for the CPU. `workers` shared the run.
     """
 
     kind: str
@@ -40,6 +43,9 @@ class Provenance:
     threads: int = 0
     minutes: float = 0.0
     gradients: str = ""
+    physical_batch: int = 0
+    generators: str = ""
+    workers: int = 1
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -50,9 +56,12 @@ class Provenance:
             raise InputError("a reported number needs its place, for example 'Table 2', never just the paper")
         if not 0 <= self.minutes < math.inf:
             raise InputError(f"minutes must be a finite number >= 0, got {self.minutes}")
+        if not self.workers >= 1:
+            raise InputError(f"workers must be a whole number >= 1, got {self.workers}")
 
     def to_json(self) -> dict[str, Any]:
-        return {key: value for key, value in dataclasses.asdict(self).items() if key != "gradients" or value}
+        usual = {"gradients": "", "physical_batch": 0, "generators": "", "workers": 1}
+        return {key: value for key, value in dataclasses.asdict(self).items() if value != usual.get(key)}
 
     @classmethod
     def from_json(cls, data: Any) -> Provenance:
@@ -112,6 +121,12 @@ class Run:
         return dearer(of_epoch(self.epochs[-1]) if self.epochs else None, self.written)
 
     @property
+    def risk(self) -> Risk | None:
+        """What all its steps reveal, planned or logged; None where some were taken again, which it would not count."""
+        again = self.written is not None and bool(self.written.redone)
+        return planned_risk(self.spec) if self.spec.phases and not again else None
+
+    @property
     def summary(self) -> Summary:
         """The run's line in a list."""
         numbers = labels(self.spec, self.epochs[-1] if self.epochs else None)
@@ -119,12 +134,8 @@ class Run:
         return Summary(*words, owner=self.owner, written=self.written, **numbers)
 
     def to_json(self) -> dict[str, Any]:
-        """The run as one JSON object, for export.
-
-        `risk` is that of all steps, planned or logged; None where steps were taken again, which it would not count.
-        """
-        again = self.written is not None and bool(self.written.redone)
-        risk = planned_risk(self.spec) if self.spec.phases and not again else None
+        """The run as one JSON object, for export."""
+        risk = self.risk
         return {
             "run_id": self.id,
             "kind": self.kind,

@@ -191,18 +191,19 @@ class Store:
         assert isinstance(spec, RunSpec)  # an imported run is not trained
         return files.change_course(self._folder(run_id), spec, begun).sigmas
 
-    def redraw(self, run_id: str, sigmas: Iterable[Any]) -> Course:
+    def redraw(self, run_id: str, sigmas: Iterable[Any], *, skip_begun: bool = False) -> Course:
         """Change the noise of the last epochs of a run under a filter, whoever works on it, if anybody does.
 
         It is on the disk when this returns, and holds from the next epoch that begins. Epochs that have begun may be in
-        the list as they were.
+        the list as they were; with `skip_begun` also otherwise, and are left out.
         """
         folder, sigmas = self._folder(run_id), tuple(sigmas)
         spec = files.read_spec(folder)
         if isinstance(spec, ImportedSpec):
             raise InputError(f"run {run_id} is imported: {NO_RETRAINING}")
         with self._writing(f"run {run_id} cannot be changed"):
-            return files.change_course(folder, spec, lambda course: {"sigmas": course.changeable(sigmas), "at": _now()})
+            allowed = Course.still_open if skip_begun else Course.changeable
+            return files.change_course(folder, spec, lambda course: {"sigmas": allowed(course, sigmas), "at": _now()})
 
     def get(self, run_id: str) -> Run:
         """The whole run. Damage is an InputError that names the file and the line."""

@@ -10,6 +10,7 @@ Finding files imports no torch, so `dpviz data` answers at once.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import gzip
 import hashlib
@@ -43,14 +44,42 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
+class Scale:
+    """What makes numbers of bytes: pixels over 255, minus a colour's mean and over its standard deviation."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def __call__(self, pixels: Tensor) -> Tensor:
+        mean, std = _constants(self, pixels.device)
+        return pixels.float().div_(255).sub_(mean).div_(std)
+
+
+@functools.lru_cache(maxsize=16)
+def _constants(scale: Scale, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation on a device, copied there once."""
+    import torch
+
+    mean, std = (torch.tensor(numbers).view(1, -1, 1, 1).to(device) for numbers in (scale.mean, scale.std))
+    return mean, std
+
+
+@dataclass(frozen=True)
 class Data:
-    """Inputs as a model takes them, whole: float tensors (examples first) and class numbers."""
+    """Examples, whole, as they are kept: bytes that have a scale, floats, or numbers of words; and class numbers."""
 
     train_images: Tensor
     train_labels: Tensor
     test_images: Tensor
     test_labels: Tensor
     classes: int = 10
+    scale: Scale | None = None
+
+    def inputs(self, examples: Tensor) -> Tensor:
+        """Some of the examples as a model takes them: floats, but for words, which stay the numbers that they are."""
+        from dpviz.training.evaluation import as_inputs
+
+        return self.scale(examples) if self.scale else as_inputs(examples)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -58,7 +87,9 @@ class Data:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The same as arrays that share the tensors' memory, to be handed to another process."""
-        return {name: getattr(self, name).numpy() for name in _TENSORS} | {"classes": np.array(self.classes)}
+        moments = (self.scale.mean, self.scale.std) if self.scale else ()
+        numbers = {"classes": np.array(self.classes), "scale": np.array(moments)}
+        return {name: getattr(self, name).numpy() for name in _TENSORS} | numbers
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Data:
@@ -68,13 +99,14 @@ class Data:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
             images, labels, test_images, test_labels = (torch.from_numpy(arrays[name]) for name in _TENSORS)
-        return cls(images, labels.long(), test_images, test_labels.long(), int(arrays["classes"]))
+        moments = (tuple(numbers.tolist()) for numbers in arrays["scale"])
+        scale = Scale(*moments) if arrays["scale"].size else None
+        return cls(images, labels.long(), test_images, test_labels.long(), int(arrays["classes"]), scale)
 
-    def first(self, examples: int) -> Data:
-        """The same test set, and only the first so many training examples."""
-        return Data(
-            self.train_images[:examples], self.train_labels[:examples], self.test_images, self.test_labels, self.classes
-        )
+    def part(self, which: slice) -> Data:
+        """The same test set, and only these training examples."""
+        images, labels = self.train_images[which], self.train_labels[which]
+        return dataclasses.replace(self, train_images=images, train_labels=labels)
 
 
 _TENSORS = ("train_images", "train_labels", "test_images", "test_labels")
@@ -132,7 +164,7 @@ def load(
         whole = _load(
             entry.name, find(entry.name, data_dir) or download(entry.name, data_dir, on_download or _download_bar())
         )
-    return whole.first(subset) if subset else whole
+    return whole.part(slice(subset)) if subset else whole
 
 
 @functools.lru_cache(maxsize=2)
@@ -142,18 +174,9 @@ def _load(name: str, where: Path) -> Data:
 
 def _read(dataset: Dataset, where: Path) -> Data:
     (images, labels), (test_images, test_labels) = dataset.function(dataset, where)
-    arrays = (_scaled(dataset, images), labels, _scaled(dataset, test_images), test_labels)
-    return Data.of_arrays(dict(zip(_TENSORS, arrays, strict=True)) | {"classes": np.array(dataset.classes)})
-
-
-def _scaled(dataset: Dataset, inputs: np.ndarray) -> np.ndarray:
-    """Pixels over 255, minus the mean and over the standard deviation of the entry; anything else is scaled already."""
-    if inputs.dtype != np.uint8:
-        return inputs
-    import torch
-
-    mean, std = (torch.tensor(numbers).view(1, -1, 1, 1) for numbers in (dataset.mean, dataset.std))
-    return torch.from_numpy(inputs).float().div_(255).sub_(mean).div_(std).numpy()
+    moments = (dataset.mean, dataset.std) if images.dtype == np.uint8 else ()
+    arrays = dict(zip(_TENSORS, (images, labels, test_images, test_labels), strict=True))
+    return Data.of_arrays(arrays | {"classes": np.array(dataset.classes), "scale": np.array(moments)})
 
 
 Arrays = tuple[np.ndarray, np.ndarray]
@@ -299,23 +322,3 @@ def _stream(address: str, part: Path, file: str, on_download: Progress | None) -
             if on_download:
                 on_download(file, done, total)
     return digest.hexdigest()
-
-
-# --- augmentation -------------------------------------------------------------------------------------------------
-
-
-def augment(images: Tensor, generator: torch.Generator, padding: int = 4) -> Tensor:
-    """Each image flipped left to right with probability 1/2 and cropped at random from itself padded with zeros.
-
-    Zero is the mean colour after normalisation. One draw per example and step, so an example still counts once.
-    """
-    import torch
-
-    count, _, height, width = images.shape
-    padded = torch.nn.functional.pad(images, (padding,) * 4)
-    top, left = (torch.randint(2 * padding + 1, (count, 1), generator=generator) for _ in range(2))
-    flipped = torch.rand(count, 1, generator=generator) < 0.5
-    rows = top + torch.arange(height)
-    columns = left + torch.where(flipped, torch.arange(width - 1, -1, -1), torch.arange(width))
-    picked = padded[torch.arange(count)[:, None, None], :, rows[:, :, None], columns[:, None, :]]
-    return picked.permute(0, 3, 1, 2)

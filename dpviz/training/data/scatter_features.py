@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -19,6 +20,7 @@ from dpviz.paths import cache_folder
 from dpviz.privacy.registry import InputError
 from dpviz.training.data.catalog import Dataset
 from dpviz.training.data.readers import Data, load
+from dpviz.training.evaluation import as_inputs
 from dpviz.training.spec import RunSpec
 from dpviz.training.tables import MODELS
 
@@ -45,8 +47,8 @@ def scattered(dataset: Dataset, data: Data) -> Data:
     key = (_cache_name(dataset), len(data.train_images), len(data.test_images))
     with _one_at_a_time:
         if key not in _last:
-            train = _features(dataset, "train", data.train_images)
-            test = _features(dataset, "test", data.test_images)
+            train = _features(dataset, "train", data, data.train_images)
+            test = _features(dataset, "test", data, data.test_images)
             _last.clear()
             _last[key] = Data(train, data.train_labels, test, data.test_labels, data.classes)
         return _last[key]
@@ -57,10 +59,10 @@ def _cache_name(dataset: Dataset) -> str:
     return f"{dataset.name}-{dataset.own.content_hash[:16]}" if dataset.own else dataset.name
 
 
-def _features(dataset: Dataset, part: str, images: Tensor) -> Tensor:
+def _features(dataset: Dataset, part: str, data: Data, images: Tensor) -> Tensor:
     path = cache_folder() / f"{_cache_name(dataset)}-scatter-{part}-{len(images)}.pt"
     if not path.is_file():
-        features = scatter(dataset, images)
+        features = scatter(dataset, images, data.inputs)
         _write(path, features)
         return features
     features = torch.load(path, weights_only=True)
@@ -72,14 +74,14 @@ def _features(dataset: Dataset, part: str, images: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def scatter(dataset: Dataset, images: Tensor) -> Tensor:
-    """ScatterNet features of normalised images: [examples, 81 x colours, height / 4, width / 4]."""
+def scatter(dataset: Dataset, images: Tensor, inputs: Callable[[Tensor], Tensor] = as_inputs) -> Tensor:
+    """ScatterNet features of images, which `inputs` normalises: [examples, 81 x colours, height / 4, width / 4]."""
     # Not `from kymatio.torch import ...`: that also imports its 3D part, which needs a SciPy function that is gone.
     from kymatio.scattering2d.frontend.torch_frontend import ScatteringTorch2D
 
     scattering = ScatteringTorch2D(J=SCALES, shape=tuple(images.shape[2:]), L=ANGLES)
     mean, std = (torch.tensor(numbers).view(1, -1, 1, 1) for numbers in (dataset.mean, dataset.std))
-    return torch.cat([scattering(some.float() * std + mean).flatten(1, 2).half() for some in images.split(CHUNK)])
+    return torch.cat([scattering(inputs(some) * std + mean).flatten(1, 2).half() for some in images.split(CHUNK)])
 
 
 def _write(path: Path, features: Tensor) -> None:

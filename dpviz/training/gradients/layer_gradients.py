@@ -18,9 +18,9 @@ from torch import Tensor, nn
 # glibc hands freed memory back to the system beyond twice the largest block that was ever freed (32 MiB at most). One
 # large block, freed at once, lets activations reuse their pages, too.
 LARGE_BLOCK = 32 * 2**20 - 2**16
-# Measured: below the first the Gram matrices are cheaper than written-out gradients; from the second on, strips pay;
-# the third is how many numbers of rows stay in a core's cache.
-GHOST_GAIN, LEAST_STRIP, SLICE_NUMBERS = 5, 32, 500_000
+# Measured: below the first the Gram matrices are cheaper than written-out gradients; strips pay if they are at least as
+# wide as the second; the third is how many numbers of rows stay in a core's cache.
+GHOST_GAIN, LEAST_STRIP, SLICE_NUMBERS = 5, 16, 500_000
 ROUNDING = 2  # units of rounding of a product of two numbers, one of them scaled, on its way into a sum
 
 
@@ -33,10 +33,17 @@ class Buffers:
 
     def take(self, key: object, shape: tuple[int, ...], like: Tensor) -> Tensor:
         """Unset memory of this shape; it stays valid until the key is taken again."""
+        return self._hold(key, shape, like, like.new_empty)
+
+    def framed(self, key: object, shape: tuple[int, ...], like: Tensor) -> Tensor:
+        """The same for images [batch, height, width, ...] in a frame of zeros; a key has frames of one width only."""
+        return self._hold((key, shape[1:]), shape, like, like.new_zeros)
+
+    def _hold(self, key: object, shape: tuple[int, ...], like: Tensor, make: Callable[[int], Tensor]) -> Tensor:
         size = math.prod(shape)
         held = self.held.get(key)
         if held is None or held.numel() < size or held.dtype != like.dtype or held.device != like.device:
-            held = self.held[key] = like.new_empty(size)
+            held = self.held[key] = make(size)
         return held[:size].view(shape)
 
 
@@ -64,7 +71,7 @@ class Written:
 
     def drop(self, examples: Tensor) -> None:
         for gradient in self.gradients:
-            gradient[examples] = 0.0
+            gradient.masked_fill_(examples.view(-1, *(1,) * (gradient.dim() - 1)), 0.0)
 
     def weighted_sum(self, factors: Tensor) -> list[Tensor]:
         sums = [(factors @ g.flatten(1)).view(g.shape[1:]) for g in self.gradients]
@@ -104,18 +111,22 @@ class Factored:
 
 
 class LookedUp:
-    """Gradients [n, width] of the rows of a table: entry k is the whole gradient of example k's row k, none twice."""
+    """Gradients [n, width] of a table's rows: entry k is example k's whole gradient of row k, or zero; none twice."""
 
     def __init__(self, gradients: Tensor, examples: Tensor, rows: Tensor, batch: int, size: int) -> None:
         self.gradients, self.examples, self.rows, self.batch, self.size = gradients, examples, rows, batch, size
 
     def squared_norms(self) -> Tensor:
-        """Added up in double precision: a long text has many rows."""
-        squares: Tensor = torch.linalg.vector_norm(self.gradients, dim=1).double().square()
+        """Added up in double precision: a long text has many rows. Without it, what rounding may take off is added."""
+        squares: Tensor = torch.linalg.vector_norm(self.gradients, dim=1).square()
+        if has_doubles(squares):
+            squares = squares.double()
+        else:
+            squares = squares * (1 + len(squares) * torch.finfo(squares.dtype).eps)
         return squares.new_zeros(self.batch).index_add_(0, self.examples, squares).to(self.gradients.dtype)
 
     def drop(self, examples: Tensor) -> None:
-        self.gradients[examples[self.examples]] = 0.0
+        self.gradients.masked_fill_(examples[self.examples][:, None], 0.0)
 
     def weighted_sum(self, factors: Tensor) -> list[Tensor]:
         total = self.gradients.new_zeros(self.size, self.gradients.shape[1])
@@ -130,6 +141,10 @@ def _diagonal(matrices: Tensor) -> Tensor:
     return matrices.diagonal(dim1=1, dim2=2)
 
 
+def has_doubles(values: Tensor) -> bool:
+    return values.device.type != "mps"
+
+
 def ghost_is_cheaper(places: int, ins: int, outs: int) -> bool:
     """Whether two Gram matrices of places x places cost less than writing out and reading back ins x outs numbers."""
     return places * places * (ins + outs) < GHOST_GAIN * ins * outs
@@ -139,7 +154,8 @@ def linear(layer: nn.Linear, inputs: Tensor, grads: Tensor, buffers: Buffers) ->
     """Any dimensions between the batch and the features are places."""
     rows = inputs.reshape(len(inputs), -1, layer.in_features)
     grads = grads.reshape(len(grads), -1, layer.out_features)
-    if ghost_is_cheaper(rows.shape[1], layer.in_features, layer.out_features):
+    ghost = ghost_is_cheaper(rows.shape[1], layer.in_features, layer.out_features)
+    if ghost and (has_doubles(rows) or rows.shape[1] == 1):  # several places need double precision
         return Factored(rows, grads, layer.bias is not None, lambda weight: weight)
     weights = torch.bmm(grads.transpose(1, 2), rows)
     return Written([weights] if layer.bias is None else [weights, grads.sum(1)])
@@ -162,14 +178,14 @@ def _images(values: Tensor, groups: int) -> Tensor:
 
 def convolution(layer: Convolution, inputs: Tensor, grads: Tensor, buffers: Buffers) -> Share:
     """Rows have the channels innermost, so that they are copied in long pieces, and for a few examples at a time."""
-    outs, ins = layer.out_channels // layer.groups, layer.weight[0].numel()
+    outs, ins = layer.out_channels // layer.groups, layer.weight.shape[1:].numel()
     inputs, grads = _images(inputs, layer.groups), _images(grads, layer.groups)
     batch, places = len(inputs), grads.shape[2:].numel()
     grads = grads.permute(0, 2, 3, 1).reshape(batch, places, outs)
-    if layer.groups == 1 and ghost_is_cheaper(places, ins, outs):
+    if layer.groups == 1 and ghost_is_cheaper(places, ins, outs) and has_doubles(grads):
         (rows,) = conv_rows(layer, inputs, buffers, layer)
         return Factored(rows, grads, layer.bias is not None, lambda weight: _conv_weight(layer, [weight]))
-    pieces = layer.kernel_size[0] if in_strips(layer) else 1
+    pieces = _pair(layer.kernel_size, 1)[0] // strip_height(layer)
     weights = buffers.take((layer, "weights"), (pieces, batch, outs, ins // pieces), grads)
     few = max(1, SLICE_NUMBERS * torch.get_num_threads() * pieces // (places * ins))
     for start in range(0, batch, few):
@@ -191,9 +207,15 @@ def _conv_weight(layer: Convolution, pieces: list[Tensor]) -> Tensor:
     return whole.permute(0, 3, 1, 2).contiguous().view(layer.weight.shape)
 
 
-def in_strips(layer: Convolution) -> bool:
-    """Whether each row of the kernel is served apart: less is copied, in exchange for smaller products."""
-    return layer.weight.dim() == 4 and layer.stride[0] == 1 and layer.weight[0, :, 0].numel() >= LEAST_STRIP
+def strip_height(layer: Convolution) -> int:
+    """Rows of the kernel that are served at once: a stride of them, or all.
+
+    A strip of one place is then the next strip of the place above it, and copied once: less is copied, in exchange for
+    smaller products.
+    """
+    (high, wide), (step, _), (gap, _) = (_pair(v, 1) for v in (layer.kernel_size, layer.stride, layer.dilation))
+    shared = high % step == 0 and (step == 1 or gap == 1)
+    return step if shared and step * wide * layer.weight.shape[1] >= LEAST_STRIP else high
 
 
 def conv_rows(layer: Convolution, inputs: Tensor, buffers: Buffers, owner: nn.Module | None) -> list[Tensor]:
@@ -204,18 +226,18 @@ def conv_rows(layer: Convolution, inputs: Tensor, buffers: Buffers, owner: nn.Mo
     batch, channels, height, width = inputs.shape
     height, width = height + 2 * down, width + 2 * right
     places_y, places_x = (height - gap_y * (high - 1) - 1) // step_y + 1, (width - gap_x * (wide - 1) - 1) // step_x + 1
-    padded = buffers.take("padded", (batch, height, width, channels), inputs).zero_()
-    padded[:, down : height - down, right : width - right].copy_(inputs.permute(0, 2, 3, 1))
+    padded = inputs.permute(0, 2, 3, 1)
+    if down or right or not padded.is_contiguous():
+        padded = buffers.framed(("padded", down, right), (batch, height, width, channels), inputs)
+        padded[:, down : height - down, right : width - right].copy_(inputs.permute(0, 2, 3, 1))
     example, row, pixel, _ = padded.stride()
-    if owner is None and in_strips(layer):
-        tall, jump = (batch, height, places_x, wide, channels), (example, row, step_x * pixel, gap_x * pixel, 1)
-        strips = buffers.take("rows", tall, inputs).copy_(padded.as_strided(tall, jump))
-        strips = strips.view(batch, height * places_x, wide * channels)
-        return [strips[:, y * gap_y * places_x :][:, : places_y * places_x] for y in range(high)]
-    shape = (batch, places_y, places_x, high, wide, channels)
+    strip = strip_height(layer) if owner is None else high
+    below = [y * gap_y // step_y for y in range(0, high, strip)]  # how far each strip of a place is below its first
+    shape = (batch, places_y + below[-1], places_x, strip, wide, channels)
     stride = (example, step_y * row, step_x * pixel, gap_y * row, gap_x * pixel, 1)
     rows = buffers.take((owner, "rows"), shape, inputs).copy_(padded.as_strided(shape, stride))
-    return [rows.view(batch, places_y * places_x, high * wide * channels)]
+    rows = rows.view(batch, -1, strip * wide * channels)
+    return [rows[:, y * places_x :][:, : places_y * places_x] for y in below]
 
 
 def group_norm(layer: nn.GroupNorm, inputs: Tensor, grads: Tensor, buffers: Buffers) -> Share:
@@ -234,16 +256,25 @@ def layer_norm(layer: nn.LayerNorm, inputs: Tensor, grads: Tensor, buffers: Buff
 
 
 def embedding(layer: nn.Embedding, inputs: Tensor, grads: Tensor, buffers: Buffers) -> Share:
-    """Words that an example repeats add up; a table of all words would be written out for each example otherwise."""
+    """Words that an example repeats add up; a table of all words would be written out for each example otherwise.
+
+    Each example's words are sorted, so that equal ones stand side by side and share an entry. There are as many entries
+    as words: how many differ is not asked, and those left over stay zero.
+    """
     batch, size = len(inputs), layer.num_embeddings
-    words = inputs.reshape(batch, -1)
-    example = torch.arange(batch, device=words.device)[:, None]
-    pairs, entry = torch.unique(example * size + words, return_inverse=True)
-    sums = grads.new_zeros(len(pairs), layer.embedding_dim)
+    words, order = inputs.reshape(batch, -1).sort(dim=1, stable=True)
+    new = torch.ones_like(words, dtype=torch.bool)
+    new[:, 1:] = words[:, 1:] != words[:, :-1]
+    entries = new.flatten().cumsum(0) - 1
+    rows, examples = words.new_zeros(2, words.numel(), dtype=torch.int64)
+    rows.scatter_(0, entries, words.flatten().long())
+    examples.scatter_(0, entries, torch.arange(batch, device=words.device)[:, None].expand_as(words).flatten())
+    entry = torch.empty_like(order).scatter_(1, order, entries.view_as(order))
+    sums = grads.new_zeros(words.numel(), layer.embedding_dim)
     sums.index_add_(0, entry.flatten(), grads.reshape(-1, layer.embedding_dim))
     if layer.padding_idx is not None:
-        sums[pairs % size == layer.padding_idx] = 0.0
-    return LookedUp(sums, pairs // size, pairs % size, batch, size)
+        sums.masked_fill_((rows == layer.padding_idx)[:, None], 0.0)
+    return LookedUp(sums, examples, rows, batch, size)
 
 
 SHARES: dict[type[nn.Module], Callable[..., Share]] = {

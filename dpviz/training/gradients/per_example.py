@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -47,17 +48,26 @@ class PerExample:
     """Clipped gradient sums of a model under a loss and a clipping rule.
 
     `physical_batch` bounds the examples worked on at once (None: chosen from the layers' sizes); larger batches are
-    split, with the same result. `fallback` is None, or says why Opacus computes the per-example gradients instead.
+    split, with the same result. Where memory runs out it is halved, and the batch begun again. `fallback` is None, or
+    says why Opacus computes the per-example gradients instead. `asynchronous` says that asking for a number is dear.
     """
 
     def __init__(
-        self, model: nn.Module, loss: PerExampleLoss, clipping: ClippingRule, physical_batch: int | None = None
+        self,
+        model: nn.Module,
+        loss: PerExampleLoss,
+        clipping: ClippingRule,
+        physical_batch: int | None = None,
+        *,
+        asynchronous: bool = False,
     ) -> None:
         self.model, self.loss, self.clipping, self.physical_batch = model, loss, clipping, physical_batch
+        self.asynchronous = asynchronous
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.layers = [m for m in model.modules() if any(p.requires_grad for p in m.parameters(recurse=False))]
         self.buffers = Buffers()
-        self._opacus: tuple[nn.Module, list[Tensor]] | None = None
+        self.halved_to: int | None = None  # the physical batch, once memory ran out
+        self._opacus: OpacusTwin | None = None
         self.fallback = next((reason for layer in self.layers if (reason := unsupported(layer))), None)
         held = sum(len(list(layer.parameters(recurse=False))) for layer in self.layers)
         if held != len(self.parameters) and not self.fallback:
@@ -73,6 +83,21 @@ class PerExample:
         if len(targets) == 0:
             return self._nothing(inputs)
         self.physical_batch = self.physical_batch or self._fitting(inputs)
+        while True:
+            try:
+                return self._clipped_sum(inputs, targets, epoch, clip_norm, keep)
+            except RuntimeError as error:
+                if not out_of_memory(error) or self.physical_batch == 1:
+                    raise
+            # Behind the handler, where nothing refers to the part that failed.
+            self.physical_batch = self.halved_to = math.ceil(min(self.physical_batch, len(targets)) / 2)
+            self.buffers.held.clear()
+            self._opacus = None  # a pass that was cut short leaves activations and gradients in it
+            if inputs.is_cuda:
+                torch.cuda.empty_cache()
+
+    def _clipped_sum(self, inputs: Tensor, targets: Tensor, epoch: int, clip_norm: float, keep: Keep | None) -> Clipped:
+        assert self.physical_batch is not None
         gradients = [torch.zeros_like(p) for p in self.parameters]
         losses, logits, norms = [], [], []
         parts = math.ceil(len(targets) / self.physical_batch)
@@ -80,8 +105,8 @@ class PerExample:
             part_logits, part_losses, shares = self._shares(some, labels, epoch)
             squared_norms = torch.stack([share.squared_norms() for share in shares])
             lost = ~squared_norms.sum(0).isfinite()
-            if lost.any():  # no factor shortens infinity: such an example counts nothing
-                squared_norms[:, lost] = 0.0
+            if self.asynchronous or lost.any():  # no factor shortens infinity: such an example counts nothing
+                squared_norms = squared_norms.masked_fill(lost, 0.0)
                 for share in shares:
                     share.drop(lost)
             unclipped = clip_norm == math.inf
@@ -140,8 +165,8 @@ class PerExample:
     def _opacus_shares(self, inputs: Tensor, targets: Tensor, epoch: int) -> tuple[Tensor, Tensor, list[Share]]:
         """The same from Opacus' GradSampleModule, which writes every layer's gradients out."""
         if self._opacus is None:
-            self._opacus = _opacus(self.model)
-        module, outputs = self._opacus
+            self._opacus = _opacus_twin(self.model)
+        module, outputs, weights = self._opacus
         outputs.clear()
         logits = module(inputs)
         losses = self.loss(logits, targets, epoch, outputs[:-1])
@@ -151,12 +176,17 @@ class PerExample:
         for layer in self.layers:
             own = [p for p in layer.parameters(recurse=False) if p not in taken]
             taken.update(own)
-            written = [_grad_sample(p, len(inputs)) for p in own]
+            written = [_grad_sample(weights[p], len(inputs)) for p in own]
             if isinstance(layer, nn.Embedding) and layer.padding_idx is not None and own:
                 written[0][:, layer.padding_idx] = 0.0  # Opacus does not
             if own:
                 shares.append(Written(written))
         return logits.detach(), losses.detach(), shares
+
+
+def out_of_memory(error: RuntimeError) -> bool:
+    """Whether a device has no memory left; the CPU's allocator has no error of its own, only a text."""
+    return isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)
 
 
 def _grad_sample(parameter: nn.Parameter, batch: int) -> Tensor:
@@ -179,17 +209,26 @@ class Observed(nn.Module):
         return output
 
 
-def _opacus(model: nn.Module) -> tuple[nn.Module, list[Tensor]]:
-    """GradSampleModule of a copy that shares the model's weights, and the list its layers' outputs come in."""
+class OpacusTwin(NamedTuple):
+    """GradSampleModule of a copy of a model, the list its layers' outputs come in, and its parameter for each of the
+    model's, in the same memory."""
+
+    module: nn.Module
+    outputs: list[Tensor]
+    weights: dict[nn.Parameter, nn.Parameter]
+
+
+def _opacus_twin(model: nn.Module) -> OpacusTwin:
     from opacus import GradSampleModule  # seconds to import, and hardly ever needed
 
-    twin = nn.Sequential(copy.deepcopy(model, {id(p): p for p in model.parameters()}))
+    weights = {p: nn.Parameter(p.detach(), p.requires_grad) for p in model.parameters()}
+    twin = nn.Sequential(copy.deepcopy(model, {id(p): weight for p, weight in weights.items()}))
     outputs: list[Tensor] = []
     for parent in list(twin.modules()):
         for name, child in list(parent.named_children()):
             if isinstance(child, Weighted):
                 setattr(parent, name, Observed(child, outputs))
-    return GradSampleModule(twin, loss_reduction="sum"), outputs
+    return OpacusTwin(GradSampleModule(twin, loss_reduction="sum"), outputs, weights)
 
 
 @contextmanager

@@ -345,16 +345,16 @@ def test_a_device_that_is_not_there_fails_the_run_with_words(store, runner, spec
 
 
 def test_a_device_that_fails_as_nobody_foresaw_fails_its_run_and_not_those_behind_it(store, runner, spec, monkeypatch):
-    from dpviz.training import engine
+    from dpviz.training import devices
 
-    pick_device = engine.pick_device
+    pick_device = devices.pick_device
 
     def odd(name: str) -> str:
         if name == "mps":
             raise TypeError("a driver of another age")
         return pick_device(name)
 
-    monkeypatch.setattr(engine, "pick_device", odd)
+    monkeypatch.setattr(devices, "pick_device", odd)
     first = runner.start(spec(), options=RunOptions(device="mps"))
     second = runner.start(spec(epochs=1))
     assert runner.wait(first, 60)

@@ -105,3 +105,8 @@ def test_reported_numbers_need_their_place():
     with pytest.raises(InputError, match="needs its place"):
         Provenance("reported", "curricula")
     assert Provenance.from_json(Provenance("reported", "curricula", "Table 2").to_json()).place == "Table 2"
+
+
+def test_a_run_was_shared_by_one_worker_at_least():
+    with pytest.raises(InputError, match="workers must be a whole number >= 1, got 0"):
+        Provenance.from_json({"kind": "measured", "source": "dpviz", "workers": 0})

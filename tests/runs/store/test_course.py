@@ -118,6 +118,33 @@ def test_a_list_that_began_before_the_last_epoch_did_may_still_hold_it_as_it_was
             course.redraw(course.changeable(refused), "")
 
 
+def test_a_change_at_the_limit_is_taken_and_one_above_it_is_refused(store):
+    run_id = store.create(filtered())
+    with pytest.raises(InputError, match="multiply the noise to come by") as refusal:
+        store.redraw(run_id, [0.5, 0.5])
+    scale = float(str(refusal.value).rpartition("by ")[2].split()[0])
+    with pytest.raises(InputError, match="times the budget"):
+        store.redraw(run_id, [0.5 * scale * 0.999] * 2)
+    assert store.get(run_id).course.redraws == ()
+    course = store.redraw(run_id, [0.5 * scale] * 2)
+    assert 0.99 < course.used <= 1
+    assert store.get(run_id).course == course
+
+
+def test_a_drawing_leaves_out_what_has_begun_meanwhile(store):
+    run_id = store.create(filtered())
+    for epoch in (1, 2):
+        store.begin_epoch(run_id, epoch)
+    with pytest.raises(InputError, match="have begun"):
+        store.redraw(run_id, [1.9, 1.8, 1.7])
+    course = store.redraw(run_id, [1.9, 1.8, 1.7], skip_begun=True)
+    assert (course.sigmas, course.redraws[-1].first) == ((2.0, 2.0, 1.8, 1.7), 3)
+    for epoch in (3, 4):
+        store.begin_epoch(run_id, epoch)
+    with pytest.raises(InputError, match="epochs 1 to 4 of 4 have begun"):
+        store.redraw(run_id, [1.7], skip_begun=True)
+
+
 def test_a_torn_line_is_dropped_and_other_damage_named(store):
     run_id = store.create(filtered())
     store.redraw(run_id, [1.9])

@@ -13,6 +13,7 @@ from dpviz.runs.store import run_files as files
 from dpviz.runs.store.spending import Spending, at_most, spending, spent_phases
 from dpviz.runs.store.store import Store
 from dpviz.training import checkpoint
+from dpviz.training.devices import Device
 from tests.runs.conftest import Foreground, epoch_record, small_spec
 from tests.views.made_runs import made_run
 
@@ -107,6 +108,29 @@ def test_a_secure_run_that_goes_on_pays_again_for_the_steps_that_it_lost(store):
     run = store.get(run_id)
     assert (run.status, run.spent.redone) == ("done", ((10, 13), (10, 18)))
     assert run.spent.epsilon_sound == sound(run.spec, 30, run.spent.redone) > run.epochs[-1].epsilon_sound
+
+
+def test_a_seeded_run_that_starts_over_on_another_kind_of_device_pays_again(store, monkeypatch):
+    """Here the device is the CPU under another name: its checkpoint is refused, and without one the run begins anew."""
+    run_id = train(store, small_spec(), fail_at=13)
+    monkeypatch.setattr(Device, "model", "cuda (toy)")
+    train(store, None, run_id=run_id)
+    run = store.get(run_id)
+    assert (run.status, run.spent.steps, run.spent.redone) == ("failed", 13, ())
+    assert "drawn on cpu, and cuda (toy) would draw others" in run.error
+    (store.folder / run_id / files.CHECKPOINT).unlink()
+    train(store, None, run_id=run_id)
+    run = store.get(run_id)
+    assert (run.status, run.spent.redone, run.provenance.generators) == ("done", ((0, 13),), "cuda (toy)")
+    assert run.spent.epsilon_sound == sound(run.spec, 30, ((0, 13),)) > run.epochs[-1].epsilon_sound
+
+
+def test_a_run_under_a_filter_starts_over_on_the_same_kind_of_device_only(store, monkeypatch):
+    run_id = train(store, small_spec(filter_epsilon=50.0), fail_at=13)
+    monkeypatch.setattr(Device, "model", "cuda (toy)")
+    (store.folder / run_id / files.CHECKPOINT).unlink()
+    train(store, None, run_id=run_id)
+    assert "a run under a filter needs the same" in store.get(run_id).error
 
 
 def test_a_secure_run_that_was_stopped_goes_on_from_its_checkpoint_and_loses_nothing(store):

@@ -23,7 +23,6 @@ from dpviz.training.data import scatter_features as features
 from dpviz.training.data.readers import (
     PROJECT_DATA,
     Data,
-    augment,
     available,
     download,
     find,
@@ -87,12 +86,14 @@ def test_mnist_equals_torchvisions_own(tmp_path):
     shutil.copytree(RAW, tmp_path / "MNIST" / "raw", ignore=lambda folder, files: [f for f in files if f[-3:] != ".gz"])
     theirs = import_torchvision().MNIST(tmp_path, train=False, download=True)
     assert mine.train_images.shape == (60_000, 1, 28, 28)
-    torch.testing.assert_close(mine.test_images[:, 0] * std + mean, theirs.data.float() / 255)
+    torch.testing.assert_close(mine.inputs(mine.test_images)[:, 0] * std + mean, theirs.data.float() / 255)
     assert torch.equal(mine.test_labels, theirs.targets)
 
 
 def test_statistics_are_those_of_the_training_set():
-    images = load("mnist").train_images
+    data = load("mnist")
+    assert data.train_images.dtype == torch.uint8
+    images = data.inputs(data.train_images)
     assert abs(float(images.mean())) < 1e-3
     assert abs(float(images.std()) - 1) < 1e-3
 
@@ -160,7 +161,7 @@ def test_cifar10_is_read_in_order_with_channels_first(alone, monkeypatch):
     assert data.test_labels.tolist() == [5, 5]
     mean, std = DATASETS["cifar10"].mean, DATASETS["cifar10"].std
     expected = torch.tensor([(0 - mean[0]) / std[0], (0 - mean[1]) / std[1], (1 - mean[2]) / std[2]])
-    torch.testing.assert_close(data.train_images[0, :, 5, 7], expected)
+    torch.testing.assert_close(data.inputs(data.train_images[:1])[0, :, 5, 7], expected)
 
 
 @pytest.fixture
@@ -206,25 +207,9 @@ def test_an_unknown_dataset_lists_the_known_ones():
         find("imagenet")
 
 
-def test_augmentation_moves_and_flips_but_never_mixes_examples():
-    images = torch.arange(1.0, 65.0).view(64, 1, 1, 1).expand(64, 3, 32, 32)
-    result = augment(images, torch.Generator().manual_seed(0))
-    assert result.shape == images.shape
-    assert all(set(picture.unique().tolist()) <= {0.0, float(number)} for number, picture in enumerate(result, 1))
-    assert 0 < int((result[:, 0, 0, 0] == 0).sum()) < 64
-
-
-def test_augmentation_gives_the_image_or_its_mirror_image_where_there_is_no_padding():
-    image = torch.rand(1, 3, 32, 32)
-    results = augment(image.expand(40, -1, -1, -1), torch.Generator().manual_seed(0), padding=0)
-    flips = [bool((result == image[0].flip(2)).all()) for result in results]
-    assert all(flip or bool((result == image[0]).all()) for flip, result in zip(flips, results, strict=True))
-    assert 5 < sum(flips) < 35
-
-
 def few_digits():
     some = load("mnist", PROJECT_DATA, subset=6)
-    return Data(some.train_images, some.train_labels, some.test_images[:4], some.test_labels[:4])
+    return dataclasses.replace(some, test_images=some.test_images[:4], test_labels=some.test_labels[:4])
 
 
 @pytest.fixture
@@ -255,7 +240,7 @@ def test_two_threads_that_ask_for_features_get_each_their_own(forgotten, monkeyp
             time.sleep(0.02)
 
     monkeypatch.setattr(features, "_last", Slow())
-    monkeypatch.setattr(features, "scatter", lambda name, images: images)
+    monkeypatch.setattr(features, "scatter", lambda name, images, inputs: images)
     monkeypatch.setattr(features, "_write", lambda path, made: None)
     pictures = {name: torch.full((6, 1, 4, 4), float(mark)) for mark, name in enumerate(("mnist", "fashion-mnist"))}
     data = {name: Data(images, torch.zeros(6), images, torch.zeros(6)) for name, images in pictures.items()}
@@ -272,7 +257,8 @@ def test_a_colour_image_gives_81_channels_a_colour():
 
 
 def test_scatter_features_of_an_example_depend_on_nothing_else():
-    images = load("mnist", subset=6).train_images
+    data = load("mnist", subset=6)
+    images = data.inputs(data.train_images)
     torch.testing.assert_close(
         features.scatter(DATASETS["mnist"], images)[2:3], features.scatter(DATASETS["mnist"], images[2:3])
     )

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from dpviz.training.gradients import layer_gradients
 from dpviz.training.gradients.clipping import build_clipping
 from dpviz.training.gradients.per_example import PerExample
 from dpviz.training.losses import build_loss
@@ -184,3 +185,20 @@ def test_layers_that_are_frozen_get_no_gradient():
     ours = step.clipped_sum(inputs, targets, epoch=0, clip_norm=1.0)
     assert [g.shape for g in ours.gradients] == [p.shape for p in list(model.parameters())[1:]]
     assert [p.requires_grad for p in model.parameters()][:2] == [False, True]
+
+
+def test_a_device_without_doubles_gets_the_same_sums(monkeypatch):
+    """Gradients are written out where ghost norms would need double precision."""
+    torch.manual_seed(0)
+    words, labels = torch.randint(20, (12, 6)), torch.arange(12) % 3
+    model = nn.Sequential(nn.Embedding(20, 8), nn.Linear(8, 300), nn.Tanh(), nn.Flatten(), nn.Linear(1800, 3))
+
+    def clipped():
+        made = PerExample(model, build_loss("cross-entropy", {}), build_clipping("flat", {}))
+        return made.clipped_sum(words, labels, epoch=0, clip_norm=0.1)
+
+    expected = clipped()
+    monkeypatch.setattr(layer_gradients, "has_doubles", lambda values: False)
+    found = clipped()
+    torch.testing.assert_close(found.norms, expected.norms, rtol=1e-4, atol=0.0)
+    torch.testing.assert_close(found.gradients, expected.gradients, rtol=1e-4, atol=1e-7)

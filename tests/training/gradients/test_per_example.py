@@ -213,11 +213,49 @@ def test_unknown_layers_fall_back_to_opacus_and_say_so(name, rule):
         assert distance(ours.gradients, looped(model, loss, clipping, inputs, targets, 0, 0.3)) < 1e-9
 
 
+class Cramped(nn.Module):
+    """Passes on what it gets; for more than two examples memory runs out, in one of the passes."""
+
+    def __init__(self, where):
+        super().__init__()
+        self.where = where
+
+    def forward(self, x):
+        if len(x) > 2 and self.where == "forward":
+            self.fail(x)
+        if len(x) > 2 and x.requires_grad:
+            x.register_hook(self.fail)
+        return x * 1.0
+
+    @staticmethod
+    def fail(_):
+        raise torch.OutOfMemoryError("out of memory")
+
+
+@OPACUS_WARNING
+@pytest.mark.parametrize("where", ["forward", "backward"])
+@pytest.mark.parametrize("middle", [Odd, nn.Tanh], ids=["by Opacus", "fast path"])
+def test_a_pass_that_memory_cut_short_leaves_nothing_to_the_next(where, middle):
+    generator = torch.Generator().manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 5), middle(), Cramped(where), nn.Linear(5, 4)).double()
+    inputs, targets = torch.randn(5, 6, generator=generator).double(), torch.randint(4, (5,), generator=generator)
+    loss, clipping = build_loss("tailored", {}), build_clipping("flat", {})
+    step = PerExample(model, loss, clipping, physical_batch=4)
+    for _ in range(2):
+        ours = step.clipped_sum(inputs, targets, epoch=0, clip_norm=0.3)
+        assert distance(ours.gradients, looped(model, loss, clipping, inputs, targets, 0, 0.3)) < 1e-9
+        with torch.no_grad():
+            torch._foreach_sub_(step.parameters, ours.gradients)
+    assert step.halved_to == 2
+
+
 @pytest.mark.parametrize(
     "layer",
     [
         nn.Conv2d(2, 3, (3, 2), stride=(2, 1), padding=(1, 2), dilation=(2, 1)),
         nn.Conv2d(2, 40, 3, stride=4, bias=False),
+        nn.Conv2d(2, 3, (6, 4), stride=(2, 3), padding=(1, 2)),
+        nn.Conv2d(2, 3, (4, 5), stride=(2, 1), padding=2, dilation=(2, 1)),
         nn.Linear(10, 3, bias=False),
     ],
 )
