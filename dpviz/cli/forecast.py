@@ -7,10 +7,11 @@ import sys
 
 from dpviz.cli.command import Command, Result, table, whole
 from dpviz.cli.training import checked_options, foreground, machine_arguments, spec_arguments, specs_of
-from dpviz.forecast.library import CACHED, OWN, shelf, write
-from dpviz.forecast.pilots import Lesson, Price, lessons
+from dpviz.forecast.designs import held_out_pilots, pilots
+from dpviz.forecast.evidence import begun_like, looked_at
+from dpviz.forecast.library import keep, shelf
+from dpviz.forecast.pilots import Lesson, Price, lessons, publish
 from dpviz.forecast.report import report
-from dpviz.paths import cached_runs_folder
 from dpviz.privacy.registry import InputError
 from dpviz.privacy.schedules import Schedule
 from dpviz.runs.execution.runners import ray_address
@@ -32,15 +33,19 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--sigmas", metavar="5,4,3", help="show: noise multipliers, one per epoch, for the recipe's own"
     )
     parser.add_argument("--runs", type=whole, default=RUNS, help=f"fit: pilot runs to learn from (default: {RUNS})")
+    parser.add_argument(
+        "--held-out", type=whole, default=0, help="fit: so many more runs of odd schedules, which no fit sees"
+    )
+    parser.add_argument(
+        "--held-out-seeds", type=whole, default=1, help="fit: seeds of each of those, against which a forecast is held"
+    )
     parser.add_argument("--from-cached", action="store_true", help="fit: from the runs that are there; train nothing")
-    parser.add_argument("--publish", action="store_true", help="fit: keep it among the forecasts that come with dpviz")
+    parser.add_argument("--publish", action="store_true", help="fit: keep it and its runs among what comes with dpviz")
     parser.add_argument("--ray", metavar="ADDRESS", help="fit: run on this Ray cluster (or DPVIZ_RAY)")
     machine_arguments(parser)
 
 
 def _forecast(args: argparse.Namespace) -> Result:
-    if args.recipe is None and args.action != "table":
-        raise InputError("a forecast is about a recipe; give --recipe, for example curricula/constant-1.54")
     return ACTIONS[args.action](args)
 
 
@@ -58,18 +63,24 @@ def _show(args: argparse.Namespace) -> Result:
 
 def _fit(args: argparse.Namespace) -> Result:
     (spec,), store = specs_of(args), Store()
+    away = held_out_pilots(spec, args.held_out, args.held_out_seeds) if args.held_out else ()
+    wanted = (*pilots(spec, args.runs), *away)
     if args.from_cached:
-        (lesson,) = lessons(spec, args.runs, store)
+        (lesson,) = lessons(spec, wanted, store)
     else:
-        with foreground(store, args.runs, ray_address(args.ray)) as runner:
-            for lesson in lessons(spec, args.runs, store, runner, options=checked_options(args, runner)):
+        with foreground(store, len(wanted), ray_address(args.ray)) as runner:
+            for lesson in lessons(spec, wanted, store, runner, options=checked_options(args, runner)):
                 print(_sentence(lesson), file=sys.stderr, flush=True)
+                if lesson.response and not args.publish:
+                    keep(lesson.response, store)
         args.exit_code = 0 if lesson.done == lesson.wanted else 130
     if lesson.response is None:
         raise InputError(f"{_sentence(lesson)}; dpviz forecast fit without --from-cached makes more")
-    folder = cached_runs_folder() / CACHED if args.publish else store.folder / OWN
-    write(lesson.response, folder)
-    response, price = lesson.response, Price.of(spec, lesson.runs)
+    if args.publish:
+        publish(lesson)
+    else:
+        keep(lesson.response, store)
+    response, price = lesson.response, Price.of(spec, looked_at(spec, (*lesson.runs, *begun_like(spec, store)), store))
     data = {
         "recipe": response.recipe,
         "rests_on": len(response.runs),

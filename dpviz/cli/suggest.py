@@ -7,17 +7,14 @@ import dataclasses
 
 from dpviz.cli.command import Command, Result, epsilon_text, number
 from dpviz.cli.training import checked_options, foreground, machine_arguments, spec_arguments, specs_of
-from dpviz.forecast.library import shelf
-from dpviz.forecast.suggest import Plan, Suggestion, suggest
-from dpviz.privacy.registry import InputError
-from dpviz.privacy.schedules import Schedule
-from dpviz.runs.differences import Difference, paired_difference
-from dpviz.runs.execution.runner import with_seeds
+from dpviz.forecast.check import TITLE, Check, check_price, check_specs, difference_of
+from dpviz.forecast.checked import publish_check
+from dpviz.forecast.library import begin, shelf
+from dpviz.forecast.suggest import Suggestion, suggest
+from dpviz.runs.store.records import Run
 from dpviz.runs.store.store import Store
 from dpviz.training.progress_bar import Bar
 from dpviz.training.spec import RunSpec
-
-CHECK_SEEDS = (2000, 2001, 2002)  # of no fit
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,12 +23,11 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--check", action="store_true", help="then train it and constant noise of equal epsilon, three seeds each"
     )
+    parser.add_argument("--publish", action="store_true", help="check: keep its runs among what comes with dpviz")
     machine_arguments(parser)
 
 
 def _suggest(args: argparse.Namespace) -> Result:
-    if args.recipe is None:
-        raise InputError("a suggestion is about a recipe; give --recipe, for example curricula/constant-1.54")
     (spec,), store, bar = specs_of(args), Store(), Bar()
     response = shelf(store).of(spec)
     suggestion = suggest(
@@ -44,9 +40,15 @@ def _suggest(args: argparse.Namespace) -> Result:
     bar.clear()
     data, text = suggestion.to_json(), _text(suggestion)
     if args.check:
-        difference = _checked(args, spec, store, suggestion)
-        data["check"] = {**dataclasses.asdict(difference), "words": difference.words}
-        text += f"\nChecked over {len(CHECK_SEEDS)} seeds: {difference.words}."
+        specs = check_specs(spec, suggestion)
+        price = check_price(spec, specs, response, store)
+        runs = _checked(args, specs, store)
+        check = Check(suggestion.gain, suggestion.uncertainty, spec.dataset, tuple(run.id for run in runs), price)
+        difference = difference_of(runs)
+        if args.publish:
+            publish_check(suggestion, response.settings, args.target_epsilon, runs)
+        data["check"] = {**dataclasses.asdict(difference), "words": check.words(difference), "price": price}
+        text += "\n" + " ".join(filter(None, (check.words(difference), price)))
     return data, text
 
 
@@ -61,26 +63,18 @@ def _text(suggestion: Suggestion) -> str:
     return "\n".join(lines)
 
 
-def _checked(args: argparse.Namespace, spec: RunSpec, store: Store, suggestion: Suggestion) -> Difference:
-    """Points by which the suggested schedule really leads the constant, over seeds that no fit has seen."""
-
-    def runs(plan: Plan) -> tuple[RunSpec, ...]:
-        schedule = Schedule.custom(plan.sigmas)
-        return with_seeds(dataclasses.replace(spec, schedule=schedule, epochs=len(plan.sigmas)), CHECK_SEEDS)
-
-    specs = [*runs(suggestion.best), *runs(suggestion.constant)]
-    with foreground(store, len(specs)) as runner:
-        ids = runner.start_all(specs, title="check of a suggestion", options=checked_options(args, runner))
-        for run_id in ids:
-            runner.wait(run_id)
-    ended = [store.get(run_id) for run_id in ids]
-    if unfinished := [run for run in ended if run.status != "done"]:
-        run = unfinished[0]
-        raise InputError(f"the check did not end: run {run.id} {run.status} {run.error}".rstrip())
-    accuracies = [100 * run.epochs[-1].accuracy for run in ended]
-    count = len(CHECK_SEEDS)
-    ours, constant = (dict(zip(CHECK_SEEDS, part, strict=True)) for part in (accuracies[:count], accuracies[count:]))
-    return paired_difference(ours, constant)
+def _checked(args: argparse.Namespace, specs: tuple[RunSpec, ...], store: Store) -> list[Run]:
+    """The runs of a check; those that are finished already are not trained again."""
+    ids = {run.key: run.id for run in store.list().runs if run.status == "done"}
+    missing = [spec for spec in specs if spec.key not in ids]
+    if missing:
+        with foreground(store, len(missing)) as runner:
+            begin(missing, store)
+            started = runner.start_all(missing, title=TITLE, options=checked_options(args, runner))
+            for run_id in started:
+                runner.wait(run_id)
+        ids |= dict(zip((spec.key for spec in missing), started, strict=True))
+    return [store.get(ids[spec.key]) for spec in specs]
 
 
 COMMANDS = (Command("suggest", "the best noise schedule at a budget, under a forecast", _arguments, _suggest),)

@@ -12,15 +12,31 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import qmc
 
+from dpviz.papers import RECIPES
 from dpviz.privacy.registry import InputError
 from dpviz.privacy.schedules import Schedule
 from dpviz.training.spec import RunSpec
 
 FloatArray = NDArray[np.float64]
 
+# Settings whose response comes with dpviz; a paper's recipe by its name, and a small network for tables.
+TABULAR = RunSpec(
+    dataset="a7a",
+    model="mlp",
+    batch_size=256,
+    clip_norm=0.5,
+    schedule=Schedule.of("constant", sigma=1.23),
+    epochs=20,
+    knobs=(("optimizer.momentum", 0.9),),
+)
+NAMES = ("losing-less/mnist-ce-t-cnn", "losing-less/fashion-ce-t-cnn", "curricula/constant-1.54")
+DESIGNED: tuple[RunSpec, ...] = (*(RECIPES[name].spec for name in NAMES), TABULAR)
+
 LEAST, MOST = 0.5, 4.0  # sigmas, in units of the recipe's own
 EPOCHS = (5, 30)
 HELD_OUT_SEED = 1000  # of the first run that is kept away from every fit
+HELD_OUT_STEP = 100  # from a schedule's seed to its next one, where those held out have several
+CHECK_SEEDS = (2000, 2001, 2002)  # of runs that check a suggestion; no fit sees them either
 
 # Shapes as log sigma over t from 0 to 1, within 0 ... 1 (least to most noise), by three numbers from 0 to 1.
 Shape = Callable[[FloatArray, float, float, float], FloatArray]
@@ -58,6 +74,18 @@ FITTED: tuple[Shape, ...] = (_line, _bend, _step, _spike, _level)
 ODD: tuple[Shape, ...] = (_teeth, _late_burst, _spike, _step)
 
 
+def held_out_pilots(spec: RunSpec, schedules: int, seeds: int = 1) -> tuple[RunSpec, ...]:
+    """Runs of odd schedules that no fit sees; the more seeds, the less of an error is a seed's."""
+    if not 1 <= schedules <= HELD_OUT_STEP or not 1 <= seeds <= HELD_OUT_SEED // HELD_OUT_STEP:
+        raise InputError(
+            f"held out are 1 to {HELD_OUT_STEP} schedules over 1 to {HELD_OUT_SEED // HELD_OUT_STEP} seeds each, got "
+            f"{schedules} over {seeds}"
+        )
+    first = pilots(spec, schedules, held_out=True)
+    steps = range(0, seeds * HELD_OUT_STEP, HELD_OUT_STEP)
+    return tuple(dataclasses.replace(pilot, seed=pilot.seed + step) for step in steps for pilot in first)
+
+
 def pilots(spec: RunSpec, runs: int, *, held_out: bool = False) -> tuple[RunSpec, ...]:
     """A recipe with so many schedules, a seed each; those held out have odder shapes and other seeds."""
     if not 1 <= runs <= HELD_OUT_SEED:
@@ -80,4 +108,5 @@ def _pilot(spec: RunSpec, centre: float, shape: Shape, seed: int, length: float,
     heights = np.clip(shape(np.linspace(0.0, 1.0, epochs), *knobs), 0.0, 1.0)
     sigmas = centre * LEAST * (MOST / LEAST) ** heights
     schedule = Schedule.custom([float(f"{sigma:.4g}") for sigma in sigmas])
+    spec = dataclasses.replace(spec, filter_epsilon=None, filter_order=None)  # its noise is fixed ahead
     return dataclasses.replace(spec, schedule=schedule, epochs=epochs, seed=seed, diagnostics=False)

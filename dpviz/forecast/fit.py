@@ -15,11 +15,13 @@ from dpviz.privacy.registry import InputError
 FOLDS = 8
 COVERAGE = 0.9
 NORMAL = 1.645  # standard deviations either side that hold nine of ten
+MEAN_SIZE = math.sqrt(2 / math.pi)  # of a normal error, in standard deviations
 FEWEST = 8  # schedules that a fit needs
 SPOKEN_FOR = 3  # schedules that must reach an epoch for it to count as measured
 POOLED = 40  # errors that an epoch's half-width rests on; where fewer runs got, those of the nearest epochs count
+RANKED = 5  # runs that must reach an epoch for their order to say anything
 LEAST_SCATTER = 5e-4  # an epoch's typical error, for its weight: no epoch counts without end
-START = np.array([0.0, 0.0, 2.0, 0.0, -4.0, -0.5, -8.0, 1.0, 0.0])
+START = np.array([2.0, 0.0, -4.0, 1.9, -6.0, 2.0, -2.0, 0.0])
 
 
 @dataclass(frozen=True)
@@ -37,17 +39,25 @@ class Curve:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """How forecasts of schedules did that no fit had seen: errors in accuracy, and the share of epochs in the band."""
+    """How forecasts of schedules did that no fit had seen: errors in accuracy, and the share of epochs in the band.
+
+    `rank_correlation` is about all pairs of schedules that differ by more than a seed's scatter after an epoch: the
+    share whose order was forecast less the share whose order was not (Goodman and Kruskal's gamma), the median over
+    epochs. Schedules with several seeds count by their mean. `seeds_error` is the error that a perfect forecast would
+    have, because runs scatter by their seeds; NaN if that was not measured.
+    """
 
     schedules: int
     runs: int
     error: float
+    seeds_error: float
     coverage: float
     rank_correlation: float
 
 
 def fit(curves: Sequence[Curve], *, recipe: str, settings: str, dataset: str, batch_size: int) -> Response:
     """The response of the runs. Its half-widths come from runs that were left out of a fit, a schedule at a time."""
+    curves = sorted(curves, key=lambda curve: curve.key)  # whichever order they were read in, the folds are the same
     schedules = _schedules(curves)
     if len(schedules) < FEWEST:
         raise InputError(f"a forecast needs runs of {FEWEST} schedules or more, got {len(schedules)}; make more pilots")
@@ -93,18 +103,46 @@ def left_out(curves: Sequence[Curve], folds: int = FOLDS) -> HeldOut:
 
 
 def _judged(pairs: Sequence[tuple[Response, Curve]]) -> HeldOut:
-    from scipy.stats import spearmanr
-
-    ends, covered = [], []
+    covered: list[bool] = []
+    ends: dict[tuple[float, ...], list[float]] = {}
+    chance: dict[tuple[float, ...], float] = {}
     for response, curve in pairs:
-        forecast = response.forecast(curve.sigmas[: len(curve.accuracies)])
-        truth = np.array(curve.accuracies)
-        ends.append((forecast.accuracy[-1], curve.accuracies[-1]))
+        schedule = curve.sigmas[: len(curve.accuracies)]
+        forecast, truth = response.forecast(schedule), np.array(curve.accuracies)
         covered += list((forecast.lower <= truth) & (truth <= forecast.upper))
-    forecasts, measured = np.array(ends).T
-    rank = float(spearmanr(forecasts, measured).statistic) if len(ends) > 2 else math.nan
-    error = float(np.abs(forecasts - measured).mean())
-    return HeldOut(len(_schedules([curve for _, curve in pairs])), len(pairs), error, float(np.mean(covered)), rank)
+        ends.setdefault(schedule, []).append(forecast.accuracy[-1] - truth[-1])
+        scatter = response.seed_scatter or (math.nan,)
+        chance[schedule] = MEAN_SIZE * scatter[min(len(truth), len(scatter)) - 1] / math.sqrt(len(ends[schedule]))
+    return HeldOut(
+        schedules=len(ends),
+        runs=len(pairs),
+        error=float(np.mean([abs(np.mean(seeds)) for seeds in ends.values()])),
+        seeds_error=float(np.mean(list(chance.values()))),
+        coverage=float(np.mean(covered)),
+        rank_correlation=_rank_correlation(pairs),
+    )
+
+
+def _rank_correlation(pairs: Sequence[tuple[Response, Curve]]) -> float:
+    """NaN where no epoch can be judged."""
+    correlations = []
+    for epoch in range(_reach([curve for _, curve in pairs])):
+        runs: dict[tuple[float, ...], list[float]] = {}
+        forecasts: dict[tuple[float, ...], float] = {}
+        scatter = 0.0
+        for response, curve in pairs:
+            if len(curve.accuracies) > epoch:
+                schedule = curve.sigmas[: epoch + 1]
+                runs.setdefault(schedule, []).append(curve.accuracies[epoch])
+                forecasts[schedule] = response.forecast(schedule).accuracy[-1]
+                scatter = max(scatter, *response.seed_scatter[epoch : epoch + 1], 0.0)
+        measured = np.array([np.mean(seeds) for seeds in runs.values()])
+        forecast = np.array(list(forecasts.values()))
+        apart = np.subtract.outer(measured, measured)
+        same_order = np.sign(np.subtract.outer(forecast, forecast))
+        if len(runs) >= RANKED and (apart > scatter).any():
+            correlations.append(float(same_order[apart > scatter].mean()))
+    return float(np.median(correlations)) if correlations else math.nan
 
 
 def _schedules(curves: Iterable[Curve]) -> list[tuple[float, ...]]:

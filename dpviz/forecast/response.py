@@ -1,11 +1,13 @@
-r"""How the test accuracy of a recipe follows from its noise schedule, in nine numbers, and how far off that is.
+r"""How the test accuracy of a recipe follows from its noise schedule, in eight numbers, and how far off that is.
 
-    accuracy(t) = 1 - floor - q(t) - d n(t)^kappa
+    accuracy(t) = 1 - floor - q(t) - d (w sigma(t)^2 + (1 - w) n(t))^kappa
     n(t) = rho n(t-1) + (1 - rho) sigma(t)^2            recent noise, forgotten within a few epochs
-    q(t) = (q(t-1)^(1-p) + (p-1) k(t))^(1/(1-p))        what is not learnt yet: a power law in epochs
-    k(t) = k / (1 + (sigma(t) / a)^2)^b                 learning is slower under much noise
+    q(t) = (q(0)^(1-p) + (p-1) k t)^(1/(1-p))           what is not learnt yet: a power law in epochs
 
-The browser does the same sums while the pen moves: dpviz/ui/schedule/editor/forecast.js.
+The share w of the last epoch's own noise is what a burst at the very end adds. That noise slows learning down was tried
+and left out: it made no forecast of a schedule that was left out better.
+
+The browser does the same sums while the pen moves: dpviz/ui/common/editor/forecast.js.
 """
 
 from __future__ import annotations
@@ -25,17 +27,16 @@ from dpviz.privacy.schedules import check_sigmas
 
 FloatArray = NDArray[np.float64]
 
-VERSION = 1
-# Parameter -> (least, most): logarithms of what the formula has; `memory` is a logit, `power` the logarithm of p - 1.
+VERSION = 2  # 1 had other parameters
+# Parameter -> (least, most): logarithms of what the formula has (`power`: of p - 1); `memory` and `last` are logits.
 BOUNDS = {
     "pace": (-6.0, 6.0),
     "power": (-3.0, 1.5),
-    "slowing": (-2.0, 5.0),
-    "slowing_power": (-4.0, 2.0),
     "floor": (-9.0, -0.3),
     "unlearnt": (-2.0, 2.0),
     "noise": (-16.0, 0.0),
     "memory": (-4.0, 5.0),
+    "last": (-6.0, 6.0),
     "noise_power": (-2.0, 1.5),
 }
 LEAST_ERROR, MOST_ERROR = 1e-4, 0.95
@@ -46,16 +47,17 @@ FURTHEST = 4.0  # doublings outside of the domain that still widen the band
 
 def expected(parameters: Iterable[float], sigmas: FloatArray) -> FloatArray:
     """Expected test accuracy after each epoch, one row per schedule; shorter schedules are padded with anything."""
-    pace, power, slowing, slowing_power, floor, unlearnt, noise, memory, noise_power = parameters
-    rows = np.atleast_2d(sigmas)
-    steepness, rho = math.exp(power), 1 / (1 + math.exp(-memory))
-    steps = steepness * math.exp(pace) / (1 + (rows / math.exp(slowing)) ** 2) ** math.exp(slowing_power)
-    unlearnt_parts = (math.exp(-unlearnt * steepness) + np.cumsum(steps, axis=1)) ** (-1 / steepness)
+    pace, power, floor, unlearnt, noise, memory, last, noise_power = parameters
+    rows = np.atleast_2d(np.square(sigmas))
+    steepness, rho, share = math.exp(power), _logistic(memory), _logistic(last)
+    steps = steepness * math.exp(pace) * np.arange(1, rows.shape[1] + 1)
+    unlearnt_parts = (math.exp(-unlearnt * steepness) + steps) ** (-1 / steepness)
     recent = np.empty(rows.shape)
-    last = np.zeros(len(rows))
+    before = np.zeros(len(rows))
     for epoch in range(rows.shape[1]):
-        last = recent[:, epoch] = rho * last + (1 - rho) * rows[:, epoch] ** 2
-    errors = math.exp(floor) + unlearnt_parts + math.exp(noise) * recent ** math.exp(noise_power)
+        before = recent[:, epoch] = rho * before + (1 - rho) * rows[:, epoch]
+    mixed = share * rows + (1 - share) * recent
+    errors = math.exp(floor) + unlearnt_parts + math.exp(noise) * mixed ** math.exp(noise_power)
     return 1 - np.clip(errors, LEAST_ERROR, MOST_ERROR)
 
 
@@ -208,6 +210,10 @@ def scale_to_accuracy(response: Response, sigmas: Iterable[Any], target: float) 
         middle = (low + high) / 2
         low, high = (middle, high) if reaches(middle) else (low, middle)
     return math.exp(low)
+
+
+def _logistic(value: float) -> float:
+    return 1 / (1 + math.exp(-value))
 
 
 def _within(value: Any, bounds: tuple[float, float]) -> bool:

@@ -79,6 +79,8 @@ class Suggestion:
         outside = self.best.why_not or self.constant.why_not
         verdict = "." if self.worth_it else ": within what chance makes of it, so keep it simple."
         warning = f" Outside of what was measured: {outside}." if outside else ""
+        if self.best == self.constant:
+            return f"No shape is expected to end above {rival}: keep it simple.{warning}"
         return f"Expected to end {points} above {rival}{verdict}{warning}"
 
     def to_json(self) -> dict[str, Any]:

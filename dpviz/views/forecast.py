@@ -1,4 +1,4 @@
-"""The trade-off of one shape: scaled from half to four times, what it costs and which accuracy to expect of it."""
+"""Forecasts in words and pictures: the trade-off of a shape, a run against its forecast, errors that fall with runs."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from dpviz.forecast.library import response_name
-from dpviz.forecast.response import Response
+from dpviz.forecast.library import Fit, response_name
+from dpviz.forecast.response import Forecast, Response
 from dpviz.privacy.records import Epsilon
 from dpviz.runs.store.records import Summary
-from dpviz.views.axes import COLOURS, GREY, layout
+from dpviz.views.axes import COLOURS, GREY, epoch_ticks, layout
 from dpviz.views.numbers import epsilon_number
 
 FACTORS = 2.0 ** np.linspace(-1, 2, 10)  # 1 among them
 BAND = "rgba(21, 155, 119, 0.2)"
+OWN_DATA_WORDS = (
+    "The accuracy to expect was learnt from runs on your own data. To choose a schedule by it is to have looked at "
+    "those runs: their price, under *Learn the response* on Train, comes on top of ε."
+)
 
 
 def shape_frame(
@@ -100,3 +104,70 @@ def shape_words(frame: pd.DataFrame, response: Response) -> str:
         f"{most['accuracy']:.1f} % to ε {epsilon_number(least['epsilon'])} and {least['accuracy']:.1f} %, as expected "
         f"from {len(response.runs)} runs of “{response_name(response)}”.{outside}"
     )
+
+
+# --- a run and its forecast
+
+
+def forecast_frame(forecast: Forecast) -> pd.DataFrame:
+    """One row per epoch: the accuracy to expect and its band, in percent."""
+    rows = zip(forecast.accuracy, forecast.lower, forecast.upper, strict=True)
+    percent = [(epoch, *(100 * value for value in row)) for epoch, row in enumerate(rows, start=1)]
+    return pd.DataFrame(percent, columns=["epoch", "accuracy", "lower", "upper"])
+
+
+def expected_words(forecast: Forecast) -> str:
+    """The accuracy to expect at the end with its band: "97.1 % (96.8–97.4)"."""
+    return _band_words(forecast, 1)
+
+
+def _band_words(forecast: Forecast, digits: int) -> str:
+    accuracy, lower, upper = (100 * each[-1] for each in (forecast.accuracy, forecast.lower, forecast.upper))
+    return f"{accuracy:.{digits}f} % ({lower:.{digits}f}–{upper:.{digits}f})"
+
+
+def basis_words(forecast: Forecast) -> str:
+    """What a forecast rests on, and where it leaves what was measured."""
+    runs = f"The forecast rests on {forecast.rests_on} runs; nine of ten runs should end in its band."
+    if forecast.in_domain:
+        return runs
+    return f"{runs} Outside of what was measured, so the band is a guess: {forecast.why_not}."
+
+
+def outcome_words(forecast: Forecast, measured: float, *, fitted_to_it: bool) -> str:
+    """How good a forecast was, once the run has ended."""
+    lower, upper = forecast.lower[-1], forecast.upper[-1]
+    if lower <= measured <= upper:
+        verdict = "within the band"
+    else:
+        far, side = (measured - upper, "above") if measured > upper else (lower - measured, "below")
+        verdict = f"{100 * far:.2f} points {side} the band"
+    known = " No test of the forecast: it was fitted to this run, too." if fitted_to_it else ""
+    return f"Forecast {_band_words(forecast, 2)}, measured {100 * measured:.2f} %: {verdict}.{known}"
+
+
+# --- learning
+
+
+def error_frame(fits: Iterable[Fit]) -> pd.DataFrame:
+    """One row per fit: the runs that it rests on, and its error on schedules left out, in points."""
+    return pd.DataFrame([(fit.runs, 100 * fit.held_out_error) for fit in fits], columns=["runs", "error"])
+
+
+def error_figure(frame: pd.DataFrame) -> go.Figure:
+    """The error of a forecast against the runs that it rests on."""
+    figure = go.Figure(layout=layout("Runs learnt from", "Error (points)", height=180))
+    figure.add_scatter(
+        x=frame["runs"],
+        y=frame["error"],
+        mode="lines+markers",
+        line={"color": COLOURS[2]},
+        hovertemplate="%{x} runs: off by %{y:.2f} points<extra></extra>",
+    )
+    if len(frame):
+        figure.update_xaxes(**epoch_ticks(frame["runs"].max()))
+    return figure.update_yaxes(rangemode="tozero").update_layout(margin={"t": 12}, showlegend=False)
+
+
+def error_words(fit: Fit) -> str:
+    return f"off by {100 * fit.held_out_error:.2f} points on average at the end of schedules left out ({fit.runs} runs)"

@@ -7,11 +7,17 @@ import json
 import pytest
 
 from dpviz.cli import main
-from dpviz.forecast.library import shelf
+from dpviz.forecast.check import difference_of
+from dpviz.forecast.checked import published_checks
+from dpviz.forecast.library import begun, shelf
+from dpviz.forecast.report import report
 from dpviz.papers import recipe
 from dpviz.paths import ROOT
+from dpviz.runs.differences import points
+from dpviz.runs.store.cached import FORECASTS, cached_runs
 from dpviz.runs.store.store import Store
 
+RESPONSE = shelf().of(recipe("curricula/constant-1.54").spec)
 SMALL = "--recipe curricula/constant-1.54 --set model=logistic --set subset=400 --set batch_size=100"
 
 
@@ -26,8 +32,8 @@ def store(tmp_path, monkeypatch) -> Store:
 def test_a_forecast_has_a_band_per_epoch_and_says_what_it_rests_on(capsys):
     assert main(["forecast", "--recipe", "curricula/linear-decreasing", "--sigmas", "5,4,3,2,1", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
-    assert (data["in_domain"], data["rests_on"]) == (True, 69)
-    truth = shelf().of(recipe("curricula/constant-1.54").spec).forecast([5, 4, 3, 2, 1])
+    truth = RESPONSE.forecast([5, 4, 3, 2, 1])
+    assert (data["in_domain"], data["rests_on"]) == (True, len(RESPONSE.runs))
     assert data["epochs"] == truth.to_json()["epochs"]
     assert list(data["epochs"][0]) == ["epoch", "accuracy", "lower", "upper"]
 
@@ -35,14 +41,13 @@ def test_a_forecast_has_a_band_per_epoch_and_says_what_it_rests_on(capsys):
 def test_a_person_reads_why_a_band_is_a_guess(capsys):
     assert main(["forecast", "--recipe", "curricula/constant-1.54", "--sigmas", "9,9"]) == 0
     text = capsys.readouterr().out
-    assert "Rests on 69 runs of curricula/constant-1.54" in text
-    assert "the band is a guess: sigma 9 is above the measured 5." in text
+    assert f"Rests on {len(RESPONSE.runs)} runs of curricula/constant-1.54" in text
+    assert f"the band is a guess: sigma 9 is above the measured {RESPONSE.most_sigma:.4g}." in text
 
 
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("forecast", "give --recipe"),
         ("forecast --recipe no/such", "unknown recipe"),
         ("forecast --recipe screening/mnist", "dpviz forecast fit learns it"),
         ("forecast --recipe curricula/constant-1.54 --sigmas 1,nan", "epoch 2"),
@@ -59,7 +64,7 @@ def test_what_cannot_be_forecast_is_one_line(line, words, capsys, store):
     assert not store.folder.exists()
 
 
-def test_fit_makes_what_is_missing_and_the_forecast_is_there(capsys, store):
+def test_fit_makes_what_is_missing_and_the_forecast_is_there(capsys, store, tmp_path, monkeypatch):
     assert main(f"forecast fit {SMALL} --runs 2".split()) == 2
     assert "2 of 2 pilot runs: too few schedules" in capsys.readouterr().err
     assert main(f"forecast fit {SMALL} --runs 8 --json".split()) == 0
@@ -71,13 +76,34 @@ def test_fit_makes_what_is_missing_and_the_forecast_is_there(capsys, store):
     assert main(f"forecast {SMALL} --sigmas 2,2,2 --json".split()) == 0
     assert json.loads(capsys.readouterr().out)["rests_on"] == 8
 
-    # A suggestion under this forecast, checked with seeds that no fit sees.
+    # A suggestion under this forecast, checked with seeds that no fit sees; given again, nothing is trained again.
     assert main(f"suggest {SMALL} --target-epsilon 3 --check --json".split()) == 0
     check = json.loads(capsys.readouterr().out)["check"]
+    monkeypatch.setenv("DPVIZ_CACHED_RUNS", str(tmp_path / "cached"))
+    trained = store.list()
+    assert main(f"suggest {SMALL} --target-epsilon 3 --check --publish --json".split()) == 0
+    assert json.loads(capsys.readouterr().out)["check"] == check
+    assert store.list() == trained
     assert (check["pairs"], check["paired"]) == (3, True)
     assert check["low"] <= check["mean"] <= check["high"]
-    assert main(f"forecast fit {SMALL} --runs 8 --json".split()) == 0
-    assert json.loads(capsys.readouterr().out)["rests_on"] == 8
+    assert check["words"].startswith("Suggested against constant noise over 3 new seeds: ")
+
+    # Published, it keeps its runs beside it, those of the check too, and apart from the papers'.
+    assert main(f"forecast fit {SMALL} --runs 8 --held-out 1 --publish --json".split()) == 0
+    data = json.loads(capsys.readouterr().out)
+    settings = {run.key for run in store.list().runs}  # the best schedule may be the constant one
+    assert (data["rests_on"], data["price"]["runs"]) == (8, len(settings))
+    kept = cached_runs(paper=FORECASTS)
+    assert (len(kept.runs), kept.warnings, cached_runs().runs) == (len(settings), (), ())
+    (response,) = shelf().responses
+    ((expected, checked),) = published_checks()
+    assert {item.experiment for item in kept.runs} == {response.settings, *expected.folders}
+    assert difference_of(checked).mean == check["mean"]
+    assert {spec.key for spec in begun(response.settings, store)} == settings  # also once they are deleted
+    assert f"({points(check['low'])} to {points(check['high'])}) | " in report(shelf(), store)
+    monkeypatch.setenv("DPVIZ_RUNS", str(tmp_path / "others"))  # somebody who has nothing but what comes with dpviz
+    assert main(f"forecast fit {SMALL} --runs 8 --from-cached --json".split()) == 0
+    assert json.loads(capsys.readouterr().out) == data
 
 
 def test_the_committed_table_is_what_the_command_prints(capsys, monkeypatch):
@@ -96,5 +122,5 @@ def test_suggest_prints_a_schedule_within_the_budget(capsys):
     assert 0.99 <= data["best"]["epsilon"] <= 1.0
     assert data["best"]["accuracy"] >= data["constant"]["accuracy"]
     assert data["worth_it"] == (data["gain"] > data["uncertainty"])
-    assert main(["suggest", "--target-epsilon", "1"]) == 2
-    assert "give --recipe" in capsys.readouterr().err
+    assert main(["suggest", "--target-epsilon", "1", "--model", "logistic"]) == 2
+    assert "dpviz forecast fit learns it" in capsys.readouterr().err

@@ -47,6 +47,13 @@ def test_a_gain_within_the_band_is_called_simple_and_one_beyond_it_is_not():
     )
 
 
+def test_constant_noise_that_is_best_is_called_simple():
+    constant = Plan((2.0, 2.0), 1.0, 0.95, 0.947, 0.953)
+    assert Suggestion("r", 9, constant, constant).words == (
+        "No shape is expected to end above constant noise 2 over 2 epochs, the best of equal epsilon: keep it simple."
+    )
+
+
 def test_what_lies_outside_of_the_domain_is_said():
     found = suggest(dataclasses.replace(RESPONSE, most_sigma=1.2), 0.3, 0.01, 1e-5)
     assert "Outside of what was measured: sigma" in found.words
