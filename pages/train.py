@@ -10,10 +10,12 @@ from dpviz.ui.common.cards import input_error
 from dpviz.ui.common.shell import ensure_navigation
 from dpviz.ui.train.add_data import add_data
 from dpviz.ui.train.launch import launch_panel
+from dpviz.ui.train.learn_form import learn_launcher
+from dpviz.ui.train.learn_panel import forecasts_panel
 from dpviz.ui.train.run_form import prepare, settings_form
 from dpviz.ui.train.run_panel import runs_panel
 from dpviz.ui.train.start_cards import start_cards
-from dpviz.ui.train.state import ASKED, NOTE
+from dpviz.ui.train.state import ASKED, LEARN_ASKED, NOTE
 from dpviz.ui.train.sweep_form import prepare_sweep
 from dpviz.ui.train.sweep_panel import sweep_launcher, sweeps_panel
 
@@ -34,9 +36,12 @@ with form:
         spec = settings_form()
         launch_panel(spec)
         sweep_launcher(spec)
+        learn_launcher(spec)
     except InputError as error:
         ASKED.take()
+        LEARN_ASKED.take()
         input_error(error)
 with runs:
     sweeps_panel()
+    forecasts_panel()
     runs_panel()

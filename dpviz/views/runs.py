@@ -12,7 +12,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dpviz.papers import RECIPES
-from dpviz.privacy.audit import Audit
+from dpviz.privacy.audit import CANNOT_SHOW, Audit
 from dpviz.privacy.registry import title_of
 from dpviz.runs import Run, Summary
 from dpviz.runs.store.imported import AnySpec, ImportedSpec
@@ -22,7 +22,9 @@ from dpviz.views.axes import AXES, COLOURS, EPOCH_COLUMNS, GREY, PERCENT, epoch_
 from dpviz.views.numbers import epsilon_number
 
 TEST, TRAINING = "test data", "training data, not covered by epsilon"
+FORECAST, FORECAST_BAND = "forecast, with its band", "nine of ten runs"
 NO_GUARANTEE = "no guarantee"
+LEGEND_LINE = 20  # pixels
 STATUS_WORDS = {
     "queued": "waiting",
     "running": "running",
@@ -75,6 +77,14 @@ def audited_words(lower: float | None, missing: str = "–") -> str:
     return missing if lower is None or math.isnan(lower) else f"≥ {epsilon_number(lower, up=False)}"
 
 
+def audited_of_proven(lower: float, proven: str, refuted: bool) -> str:
+    """Both bounds on the epsilon of a whole run in a table's cell; empty where there was no audit."""
+    if math.isnan(lower):
+        return ""
+    words = f"{audited_words(lower)} of {proven}"
+    return f"refuted: {words}" if refuted else words
+
+
 def audit_sentence(audit: Audit) -> str:
     """Both bounds on a run's epsilon, and what the lower one rests on."""
     step, one_run = audit.step, audit.one_run
@@ -82,6 +92,12 @@ def audit_sentence(audit: Audit) -> str:
     parts += [f"{one_run.correct} of {one_run.guesses} right guesses about canaries"] if one_run else []
     lower = epsilon_number(audit.lower, up=False)
     return f"Audited at least {lower}, proven at most {epsilon_number(audit.proven)} ({'; '.join(parts)})."
+
+
+def audit_remark(audit: Audit) -> str:
+    """The sentence, what its canaries did, and, where nothing was found, what that cannot show."""
+    canaries = " Its canaries' gradients are part of what was trained." if audit.one_run else ""
+    return f"{audit_sentence(audit)}{canaries}{'' if audit.failures else f' {CANNOT_SHOW}'}"
 
 
 def spent_words(value: float | None, at_most: bool, missing: str = NO_GUARANTEE) -> str:
@@ -167,15 +183,20 @@ def run_figure(
     measure: str = "accuracy",
     baselines: Mapping[str, pd.DataFrame] | None = None,
     reach: float = math.inf,
+    forecast: pd.DataFrame | None = None,
 ) -> go.Figure:
     """Test and training curve of one run over its baselines, by their names in the legend, as far as the run reaches.
 
-    An epoch whose epsilon is missing or infinite has no place in it.
+    A forecast of its accuracy (`forecast_frame`) lies behind all of them. An epoch whose epsilon is missing or infinite
+    has no place in it.
     """
-    figure = go.Figure(layout=layout(AXES[x].title, MEASURES[measure], height=360))
+    lines = 2 + len(baselines or {}) + (forecast is not None)
+    figure = go.Figure(layout=layout(AXES[x].title, MEASURES[measure], height=300 + LEGEND_LINE * lines))
     shown = frame[frame[x].map(math.isfinite).astype(bool)]
     if x == "epoch" and len(shown):
         figure.update_xaxes(**epoch_ticks(max(shown[x].max(), reach if math.isfinite(reach) else 0)))
+    if forecast is not None:
+        _add_forecast(figure, forecast)
     for (name, rows), colour in zip((baselines or {}).items(), COLOURS[1:], strict=False):
         line = {"color": tinted(colour, 0.6), "width": 1.5, "dash": "dash"}
         near = rows[rows[x] <= reach]
@@ -188,7 +209,33 @@ def run_figure(
         line = {"color": colour, "dash": dash, "width": width}
         _add_curve(figure, shown, (x, f"{part}_{measure}"), name, "lines+markers", line)
     # Names of baselines are long: below the plot they take no height from it.
-    return figure.update_layout(legend={"y": -0.3, "yanchor": "top", "orientation": "v"}, margin={"t": 12})
+    below = {"y": -0.25, "yanchor": "top", "yref": "paper", "orientation": "v"}
+    return figure.update_layout(legend=below, margin={"t": 12})
+
+
+def _add_forecast(figure: go.Figure, rows: pd.DataFrame) -> None:
+    """A pale band that nine of ten runs should stay in, and the accuracy to expect in its middle."""
+    figure.add_scatter(
+        x=[*rows["epoch"], *rows["epoch"][::-1]],
+        y=[*rows["upper"], *rows["lower"][::-1]],
+        name=FORECAST_BAND,
+        fill="toself",
+        fillcolor=tinted(COLOURS[2], 0.15),
+        line={"width": 0},
+        hoverinfo="skip",
+        mode="lines",
+        legendgroup="forecast",
+        showlegend=False,
+    )
+    figure.add_scatter(
+        x=rows["epoch"],
+        y=rows["accuracy"],
+        name=FORECAST,
+        mode="lines",
+        line={"color": tinted(COLOURS[2], 0.55), "width": 2},
+        legendgroup="forecast",
+        hovertemplate=f"{AXES['epoch'].hovered('x')}<br>%{{y:.2f}} % to expect<extra>{FORECAST}</extra>",
+    )
 
 
 def _add_curve(

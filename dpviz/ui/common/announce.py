@@ -1,9 +1,12 @@
-"""A toast when a run or a sweep has ended, on whatever page the person is: once per run and session."""
+"""A toast when a run, a sweep or a lesson has ended, on whatever page the person is: once per run and session."""
 
 from __future__ import annotations
 
 import streamlit as st
 
+from dpviz.forecast.learner import Learner, learners
+from dpviz.forecast.library import history, title_of
+from dpviz.forecast.pilots import is_pilot
 from dpviz.privacy.registry import InputError
 from dpviz.runs import Store, Summary
 from dpviz.runs.sweeps.folder import SweepFolder, sweep_ids
@@ -24,11 +27,15 @@ def announce_ends() -> None:
 
 
 def at_work(own: Store) -> frozenset[str]:
-    """Sweeps that are driven and runs that wait or train; a sweep speaks for its own runs."""
+    """Sweeps that are driven, responses that are learnt, and runs that wait or train.
+
+    A sweep speaks for its own runs, and a response for its pilots.
+    """
     sweeps = [folder for folder in (SweepFolder(own, one) for one in sweep_ids(own)[:LOOK_BACK]) if folder.driven]
     theirs = {begun.run_id for folder in sweeps for begun in folder.begun() or ()}
-    runs = {run.id for run in own.list().runs if is_live(run)} - theirs
-    return frozenset(runs | {folder.path.name for folder in sweeps})
+    runs = {run.id for run in own.list().runs if is_live(run) and not is_pilot(run)} - theirs
+    learning = {settings for settings, learner in learners(own).items() if learner.running}
+    return frozenset(runs | {folder.path.name for folder in sweeps} | learning)
 
 
 def _look() -> None:
@@ -46,7 +53,21 @@ def _look() -> None:
         name = f"The sweep **{plain(found.sweep.title)}**" if found.sweep.title else "A sweep"
         words = f"{name} ended: {found.done} of {found.total} runs done."
         st.toast(words, icon=ICONS["done"], duration="long")
+    for settings, learner in learners(own).items():
+        if settings in ended:
+            icon = ICONS["failed" if learner.problem else "done"]
+            st.toast(learnt_words(settings, learner, own), icon=icon, duration="long")
     WATCHED.set(now)  # last: a script that is cut short by a click announces again
+
+
+def learnt_words(settings: str, learner: Learner, own: Store) -> str:
+    """What is known once nothing more is learnt, and what went wrong."""
+    from dpviz.views.forecast import error_words  # with pandas, which no page shall wait for
+
+    fits = history(settings, own)
+    name = plain(title_of(learner.spec))
+    known = f"Forecast of **{name}**: {error_words(fits[-1])}." if fits else f"**{name}** has no forecast yet."
+    return f"{known} {sentence(learner.problem)}" if learner.problem else known
 
 
 def end_words(run: Summary) -> str:

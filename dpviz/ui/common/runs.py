@@ -12,6 +12,8 @@ from dpviz.papers import RECIPES
 from dpviz.paths import cached_runs_folder
 from dpviz.privacy.registry import InputError, title_of
 from dpviz.runs import CachedListing, Run, Runner, Store, Summary, cached_runs, server_runner
+from dpviz.runs.execution.job import RunOptions
+from dpviz.runs.execution.runners import ray_address, server_runner_of
 from dpviz.runs.local_results import PAPER as LOCAL
 from dpviz.runs.local_results import LocalResult, local_results
 from dpviz.runs.store.records import LIVE
@@ -44,9 +46,15 @@ def runner(address: str = "") -> Runner:
     return server_runner(Store(), address)
 
 
-def start(specs: Sequence[RunSpec], title: str = "") -> tuple[str, ...]:
-    """Launch runs that belong to the person at the page."""
-    ids = runner().start_all(specs, title=title, owner=person())
+def runner_of(run_id: str) -> Runner:
+    """The server's runner that has the run in its hands, if one has."""
+    return server_runner_of(Store(), run_id)
+
+
+def start(specs: Sequence[RunSpec], title: str = "", workers: int = 1) -> tuple[str, ...]:
+    """Launch runs that belong to the person at the page; those that several workers share, on the cluster."""
+    here = runner(ray_address() if workers > 1 else "")
+    ids = here.start_all(specs, title=title, owner=person(), options=RunOptions(workers=workers))
     watch(*ids)
     return ids
 
@@ -54,12 +62,12 @@ def start(specs: Sequence[RunSpec], title: str = "") -> tuple[str, ...]:
 def stop(run_id: str) -> None:
     refuse_if_read_only()
     store().get(run_id)  # another person's run is not there
-    runner().stop(run_id)
+    runner_of(run_id).stop(run_id)
 
 
 def resume(run_id: str) -> None:
-    store().get(run_id)
-    runner().resume(run_id)
+    provenance = store().get(run_id).provenance
+    runner(ray_address() if provenance and provenance.workers > 1 else "").resume(run_id)
     watch(run_id)
 
 
@@ -97,14 +105,14 @@ def load_all(summaries: Sequence[Summary]) -> tuple[list[Run], list[str]]:
     return runs, warnings
 
 
-def cached() -> CachedListing:
-    """The cached runs, read at most once per minute."""
-    return _cached(cached_runs_folder())
+def cached(paper: str | None = None) -> CachedListing:
+    """The papers' cached runs, or those of one (or of FORECASTS), read at most once per minute."""
+    return _cached(cached_runs_folder(), paper)
 
 
 @st.cache_resource(ttl=60, show_spinner=False)
-def _cached(folder: Path) -> CachedListing:
-    return cached_runs(folder)
+def _cached(folder: Path, paper: str | None) -> CachedListing:
+    return cached_runs(folder, paper=paper)
 
 
 def cached_local() -> tuple[tuple[LocalResult, ...], tuple[str, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -75,6 +76,9 @@ def _load_compare() -> None:
         from dpviz.ui.compare import data
 
         data.prepare()
+        # What is loaded now stays for good: without it a later collection, which stops every session, is short.
+        gc.collect()
+        gc.freeze()
 
     timer = threading.Timer(1.0, load)
     timer.daemon = True

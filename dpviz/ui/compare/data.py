@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from dpviz.forecast.pilots import is_pilot
 from dpviz.papers import REPORTED
 from dpviz.papers.records import TEST_ACCURACY
 from dpviz.paths import runs_folder
@@ -21,6 +23,8 @@ from dpviz.ui.compare.link import ALL, EXPERIMENT, Comparison
 from dpviz.views.comparison.experiments import ComparisonData, comparison_data, fold, regrouped
 from dpviz.views.comparison.settings import value_words
 from dpviz.views.comparison.table import experiments
+
+_reading = threading.Lock()  # sessions that ask for the same wait for the first of them instead of reading it too
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,12 +41,14 @@ class Material:
 
 def prepare() -> None:
     """Price what the papers report, and read their cached runs, before anybody asks."""
-    _material(runs_folder(), "", (), tuple(item.run.id for item in cached().runs), EXPERIMENT)
+    ids = tuple(item.run.id for item in cached().runs)
+    with _reading:
+        _material(runs_folder(), "", (), ids, EXPERIMENT)
 
 
 def newest_dataset() -> str:
     """The dataset of the person's newest run, all if an imported run's own name is none here; empty without runs."""
-    runs = [summary for summary in store().list().runs if summary.epochs_done]
+    runs = _shown(store().list().runs)
     newest = max(runs, key=lambda summary: summary.created).dataset if runs else ""
     return newest if newest in DATASETS or not runs else ALL
 
@@ -50,10 +56,16 @@ def newest_dataset() -> str:
 def material(group: str) -> tuple[Material, list[str]]:
     """All curves, and a sentence for each that could not be read."""
     listing, full_length = store().list(), cached()
-    own = tuple(summary for summary in listing.runs if summary.epochs_done)
+    own = _shown(listing.runs)
     ids = tuple(item.run.id for item in full_length.runs)
-    whole, problems = _material(store().folder, store().owner, own, ids, group)
+    with _reading:
+        whole, problems = _material(store().folder, store().owner, own, ids, group)
     return whole, [*listing.warnings, *full_length.warnings, *problems]
+
+
+def _shown(runs: tuple[Summary, ...]) -> tuple[Summary, ...]:
+    """Runs with a curve; pilots, of which there are dozens, were made to learn from and not to be compared."""
+    return tuple(summary for summary in runs if summary.epochs_done and not is_pilot(summary))
 
 
 @lru_cache(maxsize=4)

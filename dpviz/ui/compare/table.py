@@ -17,7 +17,7 @@ from dpviz.views.comparison.marks import swatch
 from dpviz.views.comparison.scene import Scene
 from dpviz.views.comparison.settings import TITLES, paper_title, setting_text, setting_title, varying
 from dpviz.views.comparison.table import MEASURED, dataset_title
-from dpviz.views.runs import audited_words
+from dpviz.views.runs import audited_of_proven
 
 MOST_ROWS = 1000  # of the table in the browser
 
@@ -63,6 +63,7 @@ def _cells(table: pd.DataFrame, scene: Scene) -> pd.DataFrame:
     origin += table["source"].map({name: source.title for name, source in SOURCES.items()})
     origin += table["place"].where(table["place"] == "", ", " + table["place"])
     settings = scene.settings.reindex(groups)
+    audits = table[["audited", "whole_run", "refuted"]].itertuples(index=False, name=None)
     cells = {
         "mark": [
             swatch(scene.marks.get(group), source in MEASURED)
@@ -74,7 +75,7 @@ def _cells(table: pd.DataFrame, scene: Scene) -> pd.DataFrame:
         **{name: table[name] for name in ("accuracy", "deviation", "seeds", "difference")},
         "interval": _intervals(table, scene.base.values()),
         "sound": table["sound"],
-        "audited": table["audited"].map(lambda lower: audited_words(lower, "")),
+        "audited": [audited_of_proven(*audit) for audit in audits],
         "claimed": table["claimed"],
         "source": origin,
         "whole_run": table["whole_run"],
@@ -121,7 +122,9 @@ def _columns(scene: Scene) -> dict[str, Any]:
         "difference": config.NumberColumn("Difference", format="%+.2f", help="points above the baseline, by seed"),
         "interval": config.TextColumn("95 % interval", help="of the difference; one seed bounds nothing"),
         "sound": config.NumberColumn("Sound ε", format="%.3f", help="spent there; of the whole run where none fits"),
-        "audited": config.TextColumn("Audited ε", help=f"of the whole run, at least. {CANNOT_SHOW}"),
+        "audited": config.TextColumn(
+            "Audited of proven ε", help=f"of the whole run: audited at least, proven at most. {CANNOT_SHOW}"
+        ),
         "claimed": config.NumberColumn("Claimed ε", format="%.3f", help="as the authors would quote it"),
         "source": config.TextColumn("From"),
         "whole_run": config.TextColumn("Sound ε, whole run"),

@@ -5,6 +5,7 @@ One `Board` per session. Buttons call `act`, which turns an InputError into a se
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -15,12 +16,12 @@ import streamlit as st
 
 from dpviz.privacy import MEASURES, SCHEDULES, InputError, Schedule, calibrate, matching_constant
 from dpviz.privacy.rounding import rounded_up
-from dpviz.privacy.schedules import CUSTOM, parse_csv
+from dpviz.privacy.schedules import CUSTOM, check_sigmas, parse_csv
 from dpviz.training.limits import refuse_if_read_only
 from dpviz.training.local.parsing import check_size
+from dpviz.ui.common.editor import MAX_EPOCHS, MAX_SIGMA, Curve, EditorState
 from dpviz.ui.common.handover import ScheduleHandover
 from dpviz.ui.common.knobs import knob_values
-from dpviz.ui.schedule.editor import Curve, EditorState
 from dpviz.ui.schedule.settings import OWN_DATA, Settings, read_settings, session_key, write_settings
 from dpviz.ui.schedule.share import decode, encode
 from dpviz.views.numbers import epsilon_text, sigma_text
@@ -185,7 +186,8 @@ def paste_bytes(it: Board, data: bytes) -> None:
 def fit(it: Board) -> None:
     """Keep the shape, meet the target."""
     settings = read_settings()
-    symbol = MEASURES[settings.measure].symbol
+    measure = MEASURES[settings.measure]
+    symbol = measure.symbol
     if settings.budget is None:
         raise InputError(f"there is no target; type one under Target {symbol} first")
     found = calibrate(it.sigmas, settings.sample_rate, settings.budget, settings.delta, settings.assumptions)
@@ -194,10 +196,9 @@ def fit(it: Board) -> None:
     price = f"ε {epsilon_text(cost)}"
     achieved = f"{symbol} {risk.text} at {price}" if risk else price
     share = (risk or cost).upper / settings.budget.value
-    it.say(
-        f"Scaled by {found.factor:.4g}: {achieved}; its upper end is {100 * share:.2f} % of the target "
-        f"{settings.budget.value:g}."
-    )
+    target = settings.budget.value
+    goal = f"{target:g}" if measure.most == math.inf else f"{100 * target:g} %"
+    it.say(f"Scaled by {found.factor:.4g}: {achieved}; its upper end is {100 * share:.2f} % of the target {goal}.")
 
 
 def match(it: Board) -> None:
@@ -241,6 +242,22 @@ def unpin(it: Board, index: int) -> None:
 
 def use_pin(it: Board, index: int) -> None:
     _take_list(it, it.pins[index].name, it.pins[index].sigmas)
+
+
+def pins_text(it: Board) -> str:
+    """The pins for the browser's tab to keep, so that a reload does not lose them; empty: there are none."""
+    return json.dumps([[pin.name, list(pin.sigmas)] for pin in it.pins]) if it.pins else ""
+
+
+def restore_pins(it: Board, text: str) -> None:
+    """The pins that the tab kept; it may be anybody's text, so whatever is odd about it is refused."""
+    try:
+        pairs = json.loads(text)
+        pins = [Curve(str(name)[:60], check_sigmas(sigmas).tolist()) for name, sigmas in pairs]
+    except (ValueError, TypeError, RecursionError):
+        raise InputError("the pinned curves that this tab kept cannot be read") from None
+    if not it.pins:
+        it.pins = [pin for pin in pins if len(pin.sigmas) <= MAX_EPOCHS and max(pin.sigmas) <= MAX_SIGMA][:MAX_PINS]
 
 
 def address(it: Board, settings: Settings) -> str:

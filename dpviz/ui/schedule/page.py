@@ -12,19 +12,20 @@ from dpviz.training.limits import read_only
 from dpviz.training.pricing import steps_guarantee
 from dpviz.ui.common.cards import guarantee_card, input_error
 from dpviz.ui.common.downloads import download_buttons
+from dpviz.ui.common.editor import Certified, Curve, schedule_editor
 from dpviz.ui.common.handover import PLAIN, hand_over
 from dpviz.ui.common.knobs import choose, knob_inputs
 from dpviz.ui.schedule import board as drawing
 from dpviz.ui.schedule.board import PRESET, Board, act, board
-from dpviz.ui.schedule.editor import Certified, Curve, schedule_editor
+from dpviz.ui.schedule.check_panel import check_panel
 from dpviz.ui.schedule.outlook import (
     chosen_response,
     forecast_buttons,
     forecast_choice,
     known_runs,
     live_forecast,
-    show_suggestion,
 )
+from dpviz.ui.schedule.search import search_panel
 from dpviz.ui.schedule.settings import FPRS, OWN_DATA, Settings, read_settings, session_key, settings_panel
 from dpviz.views.numbers import epsilon_kind, epsilon_remark, epsilon_text
 
@@ -49,7 +50,9 @@ def schedule_page() -> None:
         _preset_row(it)
         _editor(it, settings)
         _buttons(it, settings)
+        search_panel()
         _notes(it)
+        check_panel(settings)
     with right:
         settings_panel(on_epochs=partial(act, drawing.change_epochs))
         forecast_choice(settings)
@@ -102,8 +105,10 @@ def _editor(it: Board, settings: Settings) -> None:
         forecast=forecast,
         height=470 if forecast else 380,
         link=drawing.address(it, settings),
+        kept=drawing.pins_text(it),
         on_draw=lambda _: act(drawing.drawn),
         on_open=partial(act, drawing.open_link),
+        on_restore=partial(act, drawing.restore_pins),
     )
     if epsilon_remark(cost):
         st.caption(f"This number: {epsilon_remark(cost)}.")
@@ -114,7 +119,7 @@ def _buttons(it: Board, settings: Settings) -> None:
         goal = MEASURES[settings.measure].symbol
         fit_help = "Keep the shape and scale it to the target."
         st.button(f"Fit to {goal}", key="schedule.fit", on_click=act, args=(drawing.fit,), help=fit_help)
-        suggest = forecast_buttons(settings)
+        forecast_buttons(settings)
         st.button(
             "Match", on_click=act, args=(drawing.match,), help="Pin the constant σ with the same ε as this curve."
         )
@@ -141,8 +146,6 @@ def _buttons(it: Board, settings: Settings) -> None:
             disabled=bool(own),
             help=own or "Go to Train with everything filled in.",
         )
-    if suggest:
-        show_suggestion(settings)
     if train or sweep:
         hand_over(drawing.handover(it, settings, sweep=sweep))
         st.switch_page("pages/train.py")
@@ -225,7 +228,10 @@ def _trade_off(it: Board, settings: Settings) -> None:
 
     response = chosen_response(settings)
     if response is None:
-        st.markdown("No recipe was fitted on this dataset yet, or none is chosen; `dpviz forecast fit` learns one.")
+        st.markdown(
+            "Nothing was learnt from runs on all of this dataset yet, or nothing is chosen. *Learn the response* on "
+            "Train learns it."
+        )
         return
     frame = views.shape_frame(response, it.sigmas, settings.price, settings.batch_size)
     words = views.shape_words(frame, response)

@@ -37,7 +37,7 @@ from dpviz.privacy.rounding import epsilon_number, percent_text
 from dpviz.training.data.readers import here
 from dpviz.training.tables import DATASETS
 from dpviz.ui.common.cards import input_error
-from dpviz.ui.schedule.editor import MAX_EPOCHS, LiveRisk
+from dpviz.ui.common.editor import MAX_EPOCHS, LiveRisk
 from dpviz.views.numbers import delta_text
 
 OWN_DATA = "own"
@@ -115,8 +115,8 @@ class Settings:
         lower, upper = measure.of_risk(found, self.fpr)
         text = f"≤ {epsilon_number(upper)}" if measure.most == math.inf else percent_text(lower, upper)
         kind, threshold = found.kind.partition(", because")[0], -float(ndtri(self.fpr))
-        kind += f" · {100 * self.fpr:g} % false alarms" if measure.at_fpr else ""
-        return LiveRisk(measure.symbol, self.measure, upper, text, kind, measure.mu(upper, self.fpr), threshold)
+        note = f"{100 * self.fpr:g} % false alarms" if measure.at_fpr else ""
+        return LiveRisk(measure.symbol, self.measure, upper, text, kind, measure.mu(upper, self.fpr), threshold, note)
 
     def to_link(self) -> dict[str, Any]:
         """The fields of a share link."""

@@ -6,7 +6,9 @@ import streamlit as st
 
 from dpviz.privacy.registry import InputError
 from dpviz.runs import with_seeds
+from dpviz.runs.execution.job import MOST_WORKERS
 from dpviz.runs.execution.pace import Pace, duration_words, pace_from, step_timings
+from dpviz.runs.execution.runners import ray_address
 from dpviz.runs.settings import parse_seeds
 from dpviz.runs.tracking.mirror import mirror_words
 from dpviz.training.limits import check_spec, limits_words, read_only
@@ -15,9 +17,11 @@ from dpviz.training.spec import RunSpec
 from dpviz.ui.common.actions import wish_button
 from dpviz.ui.common.cards import guarantee_card, input_error
 from dpviz.ui.common.runs import cached, load_all, start, store
+from dpviz.ui.train.forecasts import response_for
 from dpviz.ui.train.run_form import MOST_SEEDS, changed_price, quick
 from dpviz.ui.train.runs_list import select
 from dpviz.ui.train.state import ASKED, LAUNCH, QUICK_LOOK, TRAIN
+from dpviz.views.forecast import OWN_DATA_WORDS, basis_words, expected_words
 from dpviz.views.numbers import delta_text, epsilon_text
 from dpviz.views.runs import NO_GUARANTEE
 
@@ -31,7 +35,10 @@ def launch_panel(spec: RunSpec) -> None:
         with st.container(horizontal=True, vertical_alignment="top"):
             st.metric("Sound ε", epsilon_text(price.sound) if price.sound else NO_GUARANTEE, width="content")
             st.metric("Claimed ε", epsilon_text(price.claimed), width="content")
+            _accuracy(spec)
             _time(spec)
+        if spec.own and response_for(spec):
+            st.caption(OWN_DATA_WORDS)
         changed = changed_price(spec)
         if changed:
             st.info(changed)
@@ -45,25 +52,43 @@ def launch_panel(spec: RunSpec) -> None:
     left, right = st.columns(2)
     seeds = left.text_input("Seeds", key=TRAIN("seeds"), persist_state="session", help="One run per seed: 0, 1, 2")
     title = right.text_input("Title", key=TRAIN("title"), max_chars=120, placeholder="optional")
+    workers = _workers()
     wish_button(LAUNCH, ASKED, limits_words())
     mirror = mirror_words()
     if mirror:
         st.caption(mirror)
     asked = ASKED.take()
     if asked == LAUNCH:
-        _launch(spec, seeds, title)
+        _launch(spec, seeds, title, workers)
     elif asked == QUICK_LOOK:
         _launch(check_spec(quick(spec)), seeds, title or QUICK_LOOK)
 
 
-def _launch(spec: RunSpec, seeds: str, title: str) -> None:
+def _workers() -> int:
+    """How many workers share the run: a question only where a cluster has them."""
+    if not ray_address():
+        return 1
+    help = "Workers of the cluster that share one run's examples. Batches, noise and ε are those of one worker."
+    return st.number_input("Workers", 1, MOST_WORKERS, key=TRAIN("workers"), persist_state="session", help=help)
+
+
+def _launch(spec: RunSpec, seeds: str, title: str, workers: int = 1) -> None:
     try:
-        started = start(with_seeds(spec, parse_seeds(seeds, MOST_SEEDS)), title)
+        started = start(with_seeds(spec, parse_seeds(seeds, MOST_SEEDS)), title, workers)
     except InputError as error:
         input_error(error)
         return
     select(started[0])
     st.rerun()
+
+
+def _accuracy(spec: RunSpec) -> None:
+    """The accuracy to expect, where runs of these settings were learnt from."""
+    response = response_for(spec)
+    if response:
+        forecast = response.forecast(spec.schedule.sigmas(spec.epochs))
+        label = "Expected accuracy" if forecast.in_domain else "Guessed accuracy"
+        st.metric(label, expected_words(forecast), help=basis_words(forecast), width="content")
 
 
 def _time(spec: RunSpec) -> None:

@@ -8,10 +8,13 @@ import math
 
 import streamlit as st
 
-from dpviz.privacy.audit import CANNOT_SHOW
+from dpviz.forecast.pilots import is_pilot
+from dpviz.forecast.response import Forecast
+from dpviz.privacy.audit import LIKELY_CAUSES, Audit
 from dpviz.privacy.registry import InputError, title_of
 from dpviz.runs import Progress, Run, Summary
 from dpviz.runs.execution.pace import duration_words
+from dpviz.runs.execution.work import failure_words
 from dpviz.runs.store.imported import ImportedSpec, guarantee_of
 from dpviz.runs.store.records import LIVE, epochs_text
 from dpviz.training.limits import read_only
@@ -27,21 +30,23 @@ from dpviz.ui.common.runs import (
     is_live,
     load,
     load_all,
-    runner,
+    runner_of,
     show_warnings,
     start,
     store,
     summary_name,
 )
 from dpviz.ui.train.course_panel import course_panel
+from dpviz.ui.train.forecasts import RunForecast, fit_again, run_forecast, runs_alike
 from dpviz.ui.train.run_form import fill_in
-from dpviz.ui.train.runs_list import compare_button, run_actions, runs_table, select, several_actions
-from dpviz.ui.train.state import TRAIN
+from dpviz.ui.train.runs_list import compare_button, folded, run_actions, runs_table, select, several_actions
+from dpviz.ui.train.state import LEARN, TRAIN
 from dpviz.views.diagnostics import has_diagnostics
+from dpviz.views.forecast import basis_words, expected_words, forecast_frame, outcome_words
 from dpviz.views.numbers import delta_text
 from dpviz.views.runs import (
     STATUS_WORDS,
-    audit_sentence,
+    audit_remark,
     audited_words,
     baseline_name,
     nearest_baselines,
@@ -77,11 +82,13 @@ def _panel(live_before: bool) -> None:
         show_problem()
     if listing.runs:
         with queue:
-            for summary in filter(is_live, listing.runs):
-                progress = runner().progress(summary.id)
+            for summary in (run for run in listing.runs if is_live(run) and not is_pilot(run)):
+                progress = runner_of(summary.id).progress(summary.id)
                 progress_bar(share_done(summary, progress), summary_name(summary), progress_words(summary, progress))
         with chosen:
-            _chosen_runs(listing.runs)
+            shown = folded(listing.runs)
+            if shown:
+                _chosen_runs(shown)
     else:
         st.info(
             "No runs yet. **Quick look** above makes one in seconds; the form's **Launch** takes the settings as they "
@@ -110,7 +117,7 @@ def share_done(summary: Summary, progress: Progress | None) -> float:
 
 def progress_words(summary: Summary, progress: Progress | None) -> str:
     """How far a live run is, with the time left once a step was timed."""
-    here = runner().live()
+    here = runner_of(summary.id).live()
     if summary.id not in here:
         done = epochs_text(summary.epochs_done, summary.epochs)
         return f"{STATUS_WORDS[summary.status]} in another process, epoch {done}"
@@ -134,7 +141,10 @@ def _one_run(run: Run, summary: Summary) -> None:
         with st.container():
             _what_happened(run)
         _numbers(run)
-        _curves(run)
+        known = run_forecast(run)
+        _curves(run, known.first if known else None)
+        if known:
+            _forecast(run, known)
         if run.course:
             course_panel(run)
         if isinstance(run.spec, ImportedSpec) and run.spec.phases:
@@ -143,7 +153,9 @@ def _one_run(run: Run, summary: Summary) -> None:
 
 
 def _what_happened(run: Run) -> None:
-    if run.error:
+    if run.audit and run.audit.failures:
+        st.error(_alarm(run.audit))
+    if run.error and not (run.audit and run.error == failure_words(run.audit)):
         input_error(InputError(run.error))
     elif run.status == "interrupted" and run.kind == "imported":
         st.warning(
@@ -151,6 +163,12 @@ def _what_happened(run: Run) -> None:
         )
     elif run.status == "interrupted":
         st.warning("The process that worked on this run ended before it was done. Resume it from its last checkpoint.")
+
+
+def _alarm(audit: Audit) -> str:
+    """Why the proven epsilon of a run does not hold, and what most likely causes it."""
+    lists = (("The audit failed: the proven ε does not hold.", audit.failures), ("Likely causes", LIKELY_CAUSES))
+    return "\n\n".join(f"**{title}**\n\n" + "\n".join(f"- {plain(line)}" for line in lines) for title, lines in lists)
 
 
 def settings_words(run: Run) -> str:
@@ -175,6 +193,10 @@ def settings_words(run: Run) -> str:
         parts.append(f"may be changed on the way, budget ε {spec.filter.epsilon:g}")
     if run.provenance and run.provenance.gradients:
         parts.append("per-example gradients by Opacus")
+    if run.provenance and run.provenance.workers > 1:
+        parts.append(f"{run.provenance.workers} workers")
+    if run.provenance and run.provenance.physical_batch:
+        parts.append(f"{run.provenance.physical_batch} examples at once, since memory ran out")
     return " · ".join(parts)
 
 
@@ -215,13 +237,31 @@ def extra_words(run: Run) -> str:
 def audit_words(run: Run) -> str:
     """What the audit of a run shows and what it cannot show; why there is none; empty while the run is at work."""
     if run.audit:
-        canaries = " Its canaries' gradients are part of what was trained." if run.audit.one_run else ""
-        return f"{audit_sentence(run.audit)}{canaries} {CANNOT_SHOW}"
+        return audit_remark(run.audit)
     refusal = audit_refusal(run.spec)
     return f"No audit: {refusal}." if refusal else ""
 
 
-def _curves(run: Run) -> None:
+def _forecast(run: Run, known: RunForecast) -> None:
+    """What was to be expected, how good that was, and the way to learn from the run."""
+    st.caption(forecast_words(run, known))
+    with st.container(horizontal=True):
+        if run.status == "done":
+            action_buttons(LEARN, run.id, fit_again(run.own_spec, runs_alike(run.own_spec)))
+
+
+def forecast_words(run: Run, known: RunForecast) -> str:
+    """The forecast of a run in words: against what was measured once it is done."""
+    if run.status == "done" and run.epochs:
+        told = run.own_spec.key in known.response.runs
+        words = outcome_words(known.first, run.epochs[-1].accuracy, fitted_to_it=told)
+    else:
+        words = f"Forecast of its end: {expected_words(known.first)}"
+        words += f"; with the epochs seen so far: {expected_words(known.now)}." if run.epochs else "."
+    return f"{words} {basis_words(known.first)}"
+
+
+def _curves(run: Run, forecast: Forecast | None) -> None:
     """Against epochs and against epsilon. The figures change only with new data, so that a zoom stays."""
     if not run.epochs:
         st.caption("The curve starts with the first epoch.")
@@ -240,7 +280,8 @@ def _curves(run: Run) -> None:
     named = baselines(run, planned if math.isfinite(planned) else None)
     behind = {name: run_frame([other]) for name, other in named.items()}
     by_epoch, by_epsilon = st.columns(2)
-    figure = run_figure(frame, "epoch", measure, behind, run.spec.epochs or len(run.epochs))
+    expected = forecast_frame(forecast) if forecast and measure == "accuracy" else None
+    figure = run_figure(frame, "epoch", measure, behind, run.spec.epochs or len(run.epochs), expected)
     by_epoch.plotly_chart(figure, key=TRAIN("by_epoch"), alt=f"{measure} by epoch")
     if frame["epsilon_sound"].isna().all():
         by_epsilon.info("No guarantee: these settings have no sound epsilon, so there is nothing to draw against.")
@@ -256,7 +297,7 @@ def _curves(run: Run) -> None:
 
 def baselines(run: Run, epsilon: float | None) -> dict[str, Run]:
     """The nearest full-length and own runs by their names in the legend."""
-    own, _ = load_all(store().list().runs[-LOOK_BACK:])
+    own, _ = load_all([run for run in store().list().runs if not is_pilot(run)][-LOOK_BACK:])
     sources = {other.id: "full-length run" for other in (item.run for item in cached().runs)}
     others = [*(item.run for item in cached().runs), *(other for other in own if other.id != run.id)]
     nearest = nearest_baselines(run, epsilon, others)
@@ -266,7 +307,8 @@ def baselines(run: Run, epsilon: float | None) -> dict[str, Run]:
 def _actions(run: Run, summary: Summary) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         action_buttons(TRAIN, run.id, run_actions([summary]))
-        compare_button([run])
+        if not is_pilot(summary):
+            compare_button([run])
         if run.kind == "measured":
             help = "Fills in the form with these settings."
             action_buttons(TRAIN, run.id, [Action("Duplicate", lambda: fill_in(run.own_spec), help, redraws=True)])

@@ -9,11 +9,12 @@ from typing import Any
 
 import streamlit as st
 
+from dpviz.forecast.pilots import is_pilot
 from dpviz.privacy.registry import InputError
 from dpviz.runs import Run, Summary
 from dpviz.runs.store.records import LIVE
 from dpviz.ui.common.actions import Action, action_buttons
-from dpviz.ui.common.runs import load, load_all, resume, runner, stop, store, summary_name
+from dpviz.ui.common.runs import load, load_all, resume, runner_of, stop, store, summary_name
 from dpviz.ui.compare.link import link_to
 from dpviz.ui.train.state import SELECTED, TRAIN
 from dpviz.views.runs import list_frame
@@ -43,7 +44,9 @@ class RunAction:
 
 
 RUN_ACTIONS = (
-    RunAction("Stop", lambda run: run.id in runner().live(), stop, "Ends it within a step; it can be resumed."),
+    RunAction(
+        "Stop", lambda run: run.id in runner_of(run.id).live(), stop, "Ends it within a step; it can be resumed."
+    ),
     RunAction("Resume", lambda run: run.resumable, resume, "Goes on from its last checkpoint.", primary=True),
     RunAction(
         "Delete",
@@ -78,6 +81,17 @@ def runs_table(summaries: Sequence[Summary]) -> tuple[Summary, ...]:
     chosen = tuple(rows[place] for place in table["selection"]["rows"] if place < len(rows))
     SELECTED.set(tuple(run.id for run in chosen))
     return chosen or tuple(rows[:1])
+
+
+def folded(summaries: Sequence[Summary]) -> tuple[Summary, ...]:
+    """The runs without pilots, which have a box of their own, unless somebody wants to see them."""
+    pilots = {run.id for run in summaries if is_pilot(run)}
+    if not pilots:
+        return tuple(summaries)
+    st.session_state.setdefault(TRAIN("pilots"), st.query_params.get("run") in pilots)
+    help = "Runs that were made to learn a response from; Forecasts above holds them together."
+    shown = st.toggle(f"Show {len(pilots)} pilot runs", key=TRAIN("pilots"), persist_state="session", help=help)
+    return tuple(run for run in summaries if shown or run.id not in pilots)
 
 
 def selected_places(ids: Sequence[str], selected: Sequence[str] | None, linked: str | None) -> list[int]:

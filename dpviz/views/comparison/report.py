@@ -10,13 +10,15 @@ from typing import Any
 
 import pandas as pd
 
+from dpviz.privacy.risk import FPRS
 from dpviz.runs.differences import points
 from dpviz.runs.store.imported import AnySpec, ImportedSpec, guarantee_of
+from dpviz.training.pricing import planned_risk
 from dpviz.views.comparison.answer import Answer, accuracy_words
 from dpviz.views.comparison.scene import Scene
 from dpviz.views.comparison.settings import differing_frame, paper_title
 from dpviz.views.comparison.table import dataset_title
-from dpviz.views.numbers import delta_text, epsilon_text
+from dpviz.views.numbers import delta_text, epsilon_text, risk_sentence
 from dpviz.views.runs import audited_words, epsilon_words
 
 STYLE = """
@@ -99,8 +101,10 @@ def _about(row: Any, spec: AnySpec | None, origin: str) -> list[tuple[str, str]]
     planned, what = guarantee_of(spec), "as logged" if isinstance(spec, ImportedSpec) else "as planned"
     costs = f"claimed ε {epsilon_text(planned.claimed)}, sound ε {epsilon_text(planned.sound)}"
     lists = (("It rests on", planned.assumptions), ("Not covered", planned.not_covered))
+    risk = planned_risk(spec) if spec.phases else None
     return [
         (f"The whole run {what}: {costs}, δ = {delta_text(spec.delta)}.", ""),
+        (f"What it means: {risk_sentence(risk, FPRS[0])}" if risk else "", ""),
         *((f"{name}: {'; '.join(lines)}.", "small") for name, lines in lists if lines),
         (origin, "small"),
     ]

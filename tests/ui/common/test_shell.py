@@ -36,32 +36,33 @@ def test_a_deep_link_as_the_first_hit_of_a_fresh_server_shows_the_page_with_its_
     expect(page.get_by_role("heading", name="Draw a noise schedule")).to_be_visible()
 
 
-@pytest.fixture(scope="module")
-def url(serve) -> str:
-    return serve(APP)
-
-
 @pytest.mark.parametrize("place", PAGES, ids=lambda place: place.title)
-def test_no_page_asks_for_anything_that_is_not_there(place, url, new_page):
+def test_no_page_asks_for_anything_that_is_not_there(place, dashboard, new_page):
     page = new_page("about:blank")
     answers: list[tuple[int, str]] = []
     page.on("response", lambda response: answers.append((response.status, response.url)))
-    page.goto(f"{url}/{place.url_path}")
+    page.goto(f"{dashboard}/{place.url_path}")
     expect(page.get_by_test_id("stHeading").first).to_be_visible()
     page.wait_for_load_state("networkidle")
-    assert (200, f"{url}/_stcore/health") in answers
+    assert (200, f"{dashboard}/_stcore/health") in answers
     assert [answer for answer in answers if answer[0] >= 400] == []
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="this system does not tell what a process has done")
-def test_the_first_page_takes_a_fresh_server_three_seconds_of_work_and_no_torch(fresh_server, new_page):
+def test_the_first_page_takes_a_fresh_server_no_torch(fresh_server, new_page):
+    process, url = fresh_server
+    expect(new_page(url).locator(".meta")).to_contain_text("certified")
+    assert "libtorch" not in Path(f"/proc/{process.pid}/maps").read_text()
+
+
+@pytest.mark.speed
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="this system does not tell what a process has done")
+def test_the_first_page_takes_a_fresh_server_three_seconds_of_work(fresh_server, new_page):
     """Seconds of a core rather than of the clock, which other work on the machine would stretch."""
     process, url = fresh_server
     before = seconds_of_work(process.pid)
-    page = new_page(url)
-    expect(page.locator(".meta")).to_contain_text("certified")
+    expect(new_page(url).locator(".meta")).to_contain_text("certified")
     assert seconds_of_work(process.pid) - before <= 3.0
-    assert "libtorch" not in Path(f"/proc/{process.pid}/maps").read_text()
 
 
 def seconds_of_work(pid: int) -> float:

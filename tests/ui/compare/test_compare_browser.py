@@ -92,6 +92,7 @@ def test_first_sight_draws_two_hundred_runs_with_at_most_eight_in_colour_and_nam
     assert all(low + height <= high + 3 for (low, height), (high, _) in itertools.pairwise(boxes))
 
 
+@pytest.mark.speed
 def test_two_hundred_runs_are_drawn_within_two_seconds(crowded, new_page):
     url, _ = crowded
     page = new_page(f"{url}/guide")

@@ -133,10 +133,12 @@ def test_the_table_says_what_an_unfinished_run_really_spent(folders):
 def test_an_audit_stands_beside_epsilon_and_one_that_failed_is_named_in_red(folders):
     keep(folders[0], made_run(audit=Audit(2.0, StepBound(1.5678, ()))))
     at = open_page(show="own")
-    assert table(at)["audited"].item() == "≥ 1.567"
+    assert table(at)["audited"].item() == "≥ 1.567 of 2.000"  # both of the whole run, wherever the cursor is
     assert not at.error
     keep(folders[0], made_run(status="failed", title="Odd", audit=Audit(2.0, StepBound(3.0, ()))))
-    (error,) = open_page(show="own").error
+    at = open_page(show="own")
+    assert "refuted: ≥ 3.000 of 2.000" in list(table(at)["audited"])
+    (error,) = at.error
     assert "The audit failed: the proven ε does not hold" in error.value
     assert "Odd" in error.value
 

@@ -44,6 +44,7 @@ def seconds(act: Callable[[], AppTest]) -> float:
     return time.process_time() - began
 
 
+@pytest.mark.speed
 def test_two_hundred_runs_are_there_within_two_seconds_and_redrawn_within_three_tenths(store_folder):
     compare_page().run()  # a server has imported everything before anybody comes
     fill(store_folder, experiments=50, seeds=4, epochs=20)

@@ -8,23 +8,17 @@ from streamlit.testing.v1 import AppTest
 
 from dpviz.ui.common.navigation import PAGES
 from dpviz.views.pitfalls import PITFALLS
-from tests.browser import ROOT
 
 
-@pytest.fixture(scope="module")
-def address(serve):
-    return serve(ROOT / "app.py")
-
-
-def open_guide(new_page, address, **options):
+def open_guide(new_page, dashboard, **options):
     expect.set_options(timeout=20_000)
-    page = new_page(f"{address}/guide", **options)
+    page = new_page(f"{dashboard}/guide", **options)
     expect(page.get_by_role("heading", name="Ways to read a number wrongly")).to_be_visible()
     return page
 
 
-def test_a_fold_works_its_example_out_when_it_is_opened(new_page, address):
-    page = open_guide(new_page, address)
+def test_a_fold_works_its_example_out_when_it_is_opened(new_page, dashboard):
+    page = open_guide(new_page, dashboard)
     expect(page.get_by_test_id("stExpander")).to_have_count(len(PITFALLS))
     expect(page.get_by_text("costs 10.5 times as much")).to_have_count(0)
     page.get_by_text("Batches must be drawn at random").click()
@@ -32,8 +26,8 @@ def test_a_fold_works_its_example_out_when_it_is_opened(new_page, address):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_guide_fits_a_narrow_screen_in_light_and_dark(new_page, address, scheme):
-    page = open_guide(new_page, address, viewport={"width": 420, "height": 800}, color_scheme=scheme)
+def test_the_guide_fits_a_narrow_screen_in_light_and_dark(new_page, dashboard, scheme):
+    page = open_guide(new_page, dashboard, viewport={"width": 420, "height": 800}, color_scheme=scheme)
     assert page.evaluate("document.documentElement.scrollWidth") <= 420
     background = page.evaluate("getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor")
     brightness = sum(int(part) for part in background.strip("rgb()").split(",")) / (3 * 255)

@@ -86,13 +86,8 @@ def test_bad_files_among_the_cached_runs_are_said_and_do_no_harm(page, monkeypat
     assert [fold.label for fold in page.expander if "could not be read" in fold.label] == ["1 run could not be read"]
 
 
-@pytest.fixture(scope="module")
-def address(serve, tmp_path_factory):
-    return serve(ROOT / "app.py", {"DPVIZ_RUNS": str(tmp_path_factory.mktemp("runs"))})
-
-
-def test_an_experiment_opens_in_train(address, new_page):
-    browser = new_page(f"{address}/papers?paper=curricula", viewport={"width": 390, "height": 900})
+def test_an_experiment_opens_in_train(dashboard, new_page):
+    browser = new_page(f"{dashboard}/papers?paper=curricula", viewport={"width": 390, "height": 900})
     browser.set_default_timeout(60_000)  # the first visit imports everything and prices every schedule
     link = browser.get_by_role("link", name="Linear, falling from 5 to 1", exact=True).first
     link.wait_for()
@@ -104,8 +99,8 @@ def test_an_experiment_opens_in_train(address, new_page):
     browser.get_by_text("The settings come from the Papers page").wait_for()
 
 
-def test_an_experiment_of_prestige_opens_on_the_local_privacy_page(address, new_page):
-    browser = new_page(f"{address}/papers?paper=prestige")
+def test_an_experiment_of_prestige_opens_on_the_local_privacy_page(dashboard, new_page):
+    browser = new_page(f"{dashboard}/papers?paper=prestige")
     browser.set_default_timeout(60_000)
     browser.get_by_role("link", name="MNIST 3 / 8, DJW, Gompertz loss").first.click()
     browser.wait_for_url("**/local*")
@@ -114,8 +109,8 @@ def test_an_experiment_of_prestige_opens_on_the_local_privacy_page(address, new_
     expect(browser.get_by_role("combobox", name="Loss")).to_have_value("Gompertz")
 
 
-def test_nothing_of_the_last_paper_is_left_when_the_next_one_comes(address, new_page):
-    browser = new_page(f"{address}/papers?paper=curricula")
+def test_nothing_of_the_last_paper_is_left_when_the_next_one_comes(dashboard, new_page):
+    browser = new_page(f"{dashboard}/papers?paper=curricula")
     browser.get_by_text("Doubts about its numbers").wait_for()
     browser.get_by_text("Optimizers", exact=True).click()
     browser.get_by_text("The printed noise multipliers give the printed epsilons.").wait_for()

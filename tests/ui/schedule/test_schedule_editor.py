@@ -16,8 +16,8 @@ from dpviz.privacy.rdp import ledger_rdp, smallest_epsilon
 from dpviz.privacy.records import Ledger, epoch_phases
 from dpviz.privacy.registry import InputError
 from dpviz.privacy.rounding import epsilon_number
-from dpviz.ui.schedule import editor as editor
-from dpviz.ui.schedule.editor import MAX_EPOCHS, EditorState, _table_data
+from dpviz.ui.common import editor as editor
+from dpviz.ui.common.editor import MAX_EPOCHS, EditorState, _table_data
 
 SAMPLE_RATE, DELTA = 0.01, 1e-5
 
@@ -28,7 +28,7 @@ import streamlit as st
 from dpviz.privacy.rdp import ledger_rdp, rdp_table, smallest_epsilon
 from dpviz.privacy.records import Ledger, epoch_phases
 from dpviz.privacy.schedules import Schedule
-from dpviz.ui.schedule.editor import Certified, Curve, EditorState, schedule_editor
+from dpviz.ui.common.editor import Certified, Curve, EditorState, schedule_editor
 
 RATE, DELTA = 0.01, 1e-5
 asked = st.session_state.setdefault("asked", st.query_params.to_dict())
@@ -449,6 +449,7 @@ def test_the_editor_follows_dark_mode(screen, tmp_path):
         it.page.screenshot(path=tmp_path / f"{scheme}.png")
 
 
+@pytest.mark.speed
 def test_a_pointer_move_at_a_hundred_epochs_takes_at_most_four_milliseconds(screen):
     it = screen("epochs=100&pins=1&target=3")
     slow = []
@@ -519,7 +520,7 @@ def test_a_push_that_the_editor_cannot_show_is_refused(sigmas):
 
 
 def test_every_part_of_the_component_is_shipped():
-    folder = Path(__file__).parents[3] / "dpviz" / "ui" / "schedule" / "editor"
+    folder = Path(editor.__file__).parent
     text = (folder / "__init__.py").read_text(encoding="utf-8")
     parts = [path.name for path in folder.iterdir() if path.suffix in (".js", ".css", ".html")]
     assert [part for part in parts if f'"{part}"' not in text] == []

@@ -64,14 +64,9 @@ class Screen:
         expect(self.value).to_have_text(epsilon_text(settings.price(self.sigmas())))
 
 
-@pytest.fixture(scope="module")
-def address(serve: Callable[..., str]) -> str:
-    return serve(ROOT / "app.py")
-
-
 @pytest.fixture
-def screen(address: str, new_page: Callable[..., Page]) -> Callable[..., Screen]:
-    return lambda path="/", **options: Screen(new_page(address + path, **options))
+def screen(dashboard: str, new_page: Callable[..., Page]) -> Callable[..., Screen]:
+    return lambda path="/", **options: Screen(new_page(dashboard + path, **options))
 
 
 # --- in the browser
@@ -166,10 +161,17 @@ def test_a_reload_keeps_the_drawing_even_of_another_page(screen):
     it.stroke((0, 4.0), (19, 0.9))
     type_into(it, "Batch size", "512")
     it.shows(Settings(batch_size=512))
+    it.page.get_by_role("button", name="Pin", exact=True).click()
+    expect(it.page.locator(".legend")).to_contain_text("drawing")
     drawn, shown = it.sigmas(), it.value.inner_text()
     it.page.reload()
     expect(it.value).to_have_text(shown)
     assert it.sigmas() == drawn
+    expect(it.page.locator(".legend")).to_contain_text("drawing")
+    it.page.get_by_role("button", name="Undo", exact=True).click()  # so does what can be undone
+    expect(it.value).not_to_have_text(shown)
+    it.page.get_by_role("button", name="Redo", exact=True).click()
+    expect(it.value).to_have_text(shown)
     expect(it.page.get_by_label("Batch size", exact=True)).to_have_value("512")
     it.stroke((3, 2.0), (5, 2.0))  # a later edit is in the address too
     it.shows(Settings(batch_size=512))
@@ -240,8 +242,8 @@ def test_an_error_in_a_pasted_list_is_told_in_the_popover_and_no_noise_is_drawn_
     assert f",{drawn[1]:.1f}" in path
 
 
-def test_an_rdp_bound_is_not_called_certified(address, new_page):
-    page = new_page(f"{address}/?s={encode([2.0, 1.0], {'accountant': 'rdp'})}")
+def test_an_rdp_bound_is_not_called_certified(dashboard, new_page):
+    page = new_page(f"{dashboard}/?s={encode([2.0, 1.0], {'accountant': 'rdp'})}")
     expect(page.locator(".meta")).to_contain_text("RDP upper bound", timeout=PATIENCE)
     expect(page.locator(".meta")).not_to_contain_text("certified")
     expect(page.get_by_text("This number: RDP upper bound.")).to_be_visible()

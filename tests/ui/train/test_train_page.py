@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import re
 import subprocess
@@ -17,7 +18,9 @@ from dpviz.papers import RECIPES
 from dpviz.privacy import Assumptions, InputError, Schedule, epoch_phases, epsilon, guarantee
 from dpviz.privacy.audit import Audit, Guesses, StepBound
 from dpviz.runs import Store, Summary, server_runner
+from dpviz.runs.execution.work import failure_words
 from dpviz.runs.settings import DEFAULT, parse_seeds
+from dpviz.runs.store import run_files as files
 from dpviz.runs.store.records import Progress
 from dpviz.runs.store.spending import Spending
 from dpviz.training.pricing import AS_TRAINED
@@ -165,6 +168,15 @@ def test_a_schedule_that_was_handed_over_is_taken_with_its_settings(folder):
     assert "handoff" not in at.session_state
     assert metrics(at)["Sound ε"] == epsilon_text(epsilon(PHASES, 1e-6))
     assert "other assumptions" not in notes(at)
+
+
+def test_workers_are_asked_for_only_where_a_cluster_has_them(monkeypatch):
+    assert "train.workers" not in [field.key for field in open_page().number_input]
+    monkeypatch.setenv("DPVIZ_RAY", "127.0.0.1:9")
+    at = open_page()
+    at.number_input(key="train.workers").set_value(2).run()
+    button(at, "Launch").click().run()
+    assert "No Ray cluster could be joined" in " ".join(error.value for error in at.error)
 
 
 @pytest.mark.parametrize(
@@ -404,6 +416,21 @@ def test_an_audit_is_shown_beside_epsilon_with_what_it_cannot_show(folder):
     assert any("No audit: the order comes from a model" in caption.value for caption in open_page().caption)
 
 
+def test_an_audit_that_failed_is_loud_and_names_the_likely_causes_once(folder):
+    audit = Audit(1.5, StepBound(2.0, (Guesses(1.0, 10, 940, 100, 840),), ("noise *twice*",)))
+    run_id = keep(folder, made_run(status="failed", audit=audit))
+    for error in ("", failure_words(audit)):
+        place = folder / run_id / files.STATUS
+        place.write_text(json.dumps(json.loads(place.read_text()) | {"error": error}))
+        at = open_page()
+        (alarm,) = at.error
+        assert "**The audit failed: the proven ε does not hold.**" in alarm.value
+        assert "- the step audit shows an epsilon of at least 2.000, above the proven 1.500" in alarm.value
+        assert "- noise \\*twice\\*" in alarm.value
+        assert alarm.value.count("- gradients that are longer than the clipping norm") == 1
+        assert not any("is no proof" in caption.value for caption in at.caption)
+
+
 def test_a_run_with_canaries_says_so_and_is_duplicated_with_them(folder):
     keep(folder, made_run(canaries=300))
     at = open_page()
@@ -496,8 +523,8 @@ def fill_in_quick_logistic(page: Page) -> None:
 
 
 def make_it_longer(page: Page) -> None:
-    """Sixty epochs of a hundred short steps: long enough to be stopped."""
-    for label, value in (("Training examples", "20000"), ("Epochs", "60")):
+    """Sixty epochs of three hundred short steps: long enough to be stopped, also behind two reloads."""
+    for label, value in (("Training examples", "60000"), ("Epochs", "60")):
         type_number(page, label, value)
 
 
@@ -538,7 +565,7 @@ def test_a_run_is_stopped_and_resumed_from_where_it_was(lab, new_page):
     fill_in_quick_logistic(page)
     make_it_longer(page)
     launch(page, "Long")
-    expect(page.get_by_text(re.compile(r"step [\d,]+ of 6,000, .* left"))).to_be_visible(timeout=WAIT)
+    expect(page.get_by_text(re.compile(r"step [\d,]+ of 18,000, .* left"))).to_be_visible(timeout=WAIT)
     page.get_by_role("button", name="Stop").click()
     expect(heading(page, "Long")).to_contain_text("stopped", timeout=WAIT)
     store = Store(lab.folder / "runs")

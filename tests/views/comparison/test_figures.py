@@ -159,6 +159,7 @@ def test_a_report_holds_answer_figures_table_guarantees_and_settings_and_escapes
         "Plotly.newPlot",
         "Optimizer",
         "Sound ε there",
+        "What it means: An attacker who accepts 1 false alarm in 1,000",
         "It rests on",
         "measured, dpviz",
     ):

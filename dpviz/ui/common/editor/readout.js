@@ -43,6 +43,37 @@ function percentText(share) {
   return `${roundedUp(percent, -places, (value) => value.toFixed(places))} %`;
 }
 
+/** A share of a budget, rounded up to a tenth of a percent; where it is far beyond, how many budgets it is. */
+function shareText(share) {
+  if (!Number.isFinite(share)) return "∞";
+  if (share >= 10) return `${Math.ceil(share).toLocaleString("en-US")} times`;
+  return `${roundedUp(100 * share, -1, (value) => value.toFixed(1))} %`;
+}
+
+/** The number that follows the pen, what its strip and its target are called, and how it is written. */
+const UNITS = {
+  epsilon: {
+    symbol: "ε",
+    word: "epsilon",
+    strip: "ε spent so far",
+    write: epsilonText,
+    most: Infinity,
+    axis: (epsilon) => axisNumber(epsilon),
+    goal: (target) => `target ${axisNumber(target)}`,
+    verdict: (side, target) => `${side} target ${targetText(target)}`,
+  },
+  budget: {
+    symbol: "budget",
+    word: "share of the budget",
+    strip: "spent of the budget, %",
+    write: shareText,
+    most: 2, // of its axis: how far beyond the budget does not matter
+    axis: (share) => axisNumber(100 * share),
+    goal: () => "budget",
+    verdict: (side) => `${side} the budget`,
+  },
+};
+
 class Readout {
   constructor(root) {
     const find = (selector) => root.querySelector(selector);
@@ -58,32 +89,35 @@ class Readout {
   }
 
   /** Epsilon or a risk: Python's own text when it knows this very curve, else what the browser estimates. */
-  showNumber(epsilon, risk, certified, { measure, target, delta }) {
+  showNumber(epsilon, risk, certified, { measure, target, delta, basis }, unit) {
     // No noise costs infinity: nothing is approximate about it.
     const sign = Number.isFinite(epsilon) ? "≈ " : "";
-    const price = certified ? certified.text : sign + epsilonText(epsilon);
+    const price = certified ? certified.text : sign + unit.write(epsilon);
     const write = measure?.shape === "mu" ? epsilonText : percentText;
     const shown = measure && (certified ? measure.text : sign + write(risk));
     const upper = certified ? Number((measure ?? certified).upper) : (risk ?? epsilon);
     const verdict = target == null ? "" : upper > target ? "over" : "within";
-    const goal = verdict && ` · ${verdict} target ${targetText(target)}`;
+    const share = measure && write === percentText; // shown in percent, so its target is too
+    const goal = verdict && ` · ${share ? `${verdict} target ${targetText(100 * target)} %` : unit.verdict(verdict, target)}`;
     const kind = certified ? (measure ?? certified).kind : "approximate";
-    this.symbol.textContent = measure ? measure.symbol : "ε";
+    this.symbol.textContent = measure ? measure.symbol : unit.symbol;
     this.value.textContent = shown ?? price;
-    this.meta.textContent = `${kind}${measure ? ` · ε ${price}` : ""} · δ = ${deltaText(delta)}${goal}`;
+    const note = measure ? `${measure.note && ` · ${measure.note}`} · ε ${price}` : "";
+    this.meta.textContent = `${kind}${note} · ${basis || `δ = ${deltaText(delta)}`}${goal}`;
     this.box.dataset.state = certified ? "certified" : "approximate";
     this.box.dataset.verdict = verdict;
   }
 
-  showCursor(epoch, sigmas, range, epsilon) {
+  showCursor(epoch, sigmas, range, epsilon, locked, unit) {
     const sigma = sigmaText(sigmas[epoch]);
     const silent = sigmas[epoch] === 0 ? " (no noise)" : "";
-    this.place.textContent = `epoch ${epoch + 1} of ${sigmas.length} · σ = ${sigma}${silent}`;
+    const begun = epoch < locked ? ", begun: locked" : "";
+    this.place.textContent = `epoch ${epoch + 1} of ${sigmas.length} · σ = ${sigma}${silent}${begun}`;
     setAll(this.plot, {
       "aria-valuemin": range.low,
       "aria-valuemax": range.high,
       "aria-valuenow": sigma,
-      "aria-valuetext": `epoch ${epoch + 1} of ${sigmas.length}, sigma ${sigma}, epsilon ${epsilonText(epsilon)}`,
+      "aria-valuetext": `epoch ${epoch + 1} of ${sigmas.length}, sigma ${sigma}${begun}, ${unit.word} ${unit.write(epsilon)}`,
     });
   }
 
@@ -99,12 +133,13 @@ class Readout {
   }
 
   /** The plot in words. */
-  describe(sigmas, epsilon) {
+  describe(sigmas, epsilon, locked, unit) {
     const least = sigmas.reduce((a, b) => Math.min(a, b), Infinity);
     const most = sigmas.reduce((a, b) => Math.max(a, b), 0);
     this.description.textContent =
       `${sigmas.length} epochs. Sigma starts at ${sigmaText(sigmas[0])} and ends at ${sigmaText(sigmas.at(-1))}, ` +
-      `lowest ${sigmaText(least)}, highest ${sigmaText(most)}. Epsilon in total ${epsilonText(epsilon)}. ` +
+      `lowest ${sigmaText(least)}, highest ${sigmaText(most)}. In total ${unit.word} ${unit.write(epsilon)}. ` +
+      (locked ? `The first ${locked} epochs have begun and are locked. ` : "") +
       "Left and right choose an epoch, up and down change its sigma, Shift and Page keys change it more.";
   }
 

@@ -1,4 +1,4 @@
-"""The schedule editor: a person draws one sigma per epoch, and epsilon follows the pen.
+"""The schedule editor: a person draws one sigma per epoch, and epsilon, or the share of a budget, follows the pen.
 
 An inline Streamlit component: no iframe, no build step, no request to any other host. The state of a drawing lives in
 `st.session_state` as an `EditorState`, so it outlasts page switches; the component's own state is only ever read.
@@ -16,6 +16,9 @@ from uuid import uuid4
 
 import streamlit as st
 
+from dpviz.forecast.library import response_name
+from dpviz.forecast.response import Response
+from dpviz.forecast.seen import shifts
 from dpviz.privacy.registry import InputError
 from dpviz.privacy.schedules import check_sigmas
 
@@ -26,13 +29,16 @@ _FOLDER = Path(__file__).parent
 # Inline components are one module, so the parts are joined; each uses names of those before it.
 _PARTS = (
     "geometry.js",
+    "curves.js",
     "history.js",
+    "memory.js",
     "address.js",
     "accounting.js",
     "picture.js",
     "readout.js",
     "forecast.js",
     "editor.js",
+    "mount.js",
 )
 
 _mount = st.components.v2.component(
@@ -70,7 +76,7 @@ class LiveRisk:
     """A risk that the editor shows in epsilon's place: Python's number for the current drawing, and how it moves.
 
     `mu` is the Gaussian mechanism's that has this risk: the browser scales it as the pen moves, and `shape` turns it
-    into the risk again. `threshold` is where the attacker's false alarms are those accepted.
+    into the risk again. `threshold` is where the attacker's false alarms are those accepted, `note` says how many.
     """
 
     symbol: str
@@ -80,12 +86,13 @@ class LiveRisk:
     kind: str
     mu: float
     threshold: float = 0.0
+    note: str = ""
 
 
 @dataclass(frozen=True)
 class LiveForecast:
     """What the browser needs to say which accuracy to expect: a response, and by how many doublings the batches differ
-    from those that it was measured with."""
+    from those that it was measured with; of a run at work also the accuracies seen, and what they change per epoch."""
 
     recipe: str
     parameters: Sequence[float]
@@ -94,6 +101,33 @@ class LiveForecast:
     most_sigma: float
     rests_on: int
     batch_doublings: float = 0.0
+    seen: Sequence[float] = ()
+    shifts: Sequence[float] = ()
+
+    @classmethod
+    def of(
+        cls, response: Response, batch_size: int, sigmas: Sequence[float] = (), seen: Sequence[float] = ()
+    ) -> LiveForecast:
+        """`sigmas` and `seen` are of a run at work: one sigma per epoch, one accuracy per epoch that has ended."""
+        return cls(
+            recipe=response_name(response),
+            parameters=response.parameters,
+            half_widths=response.half_widths,
+            least_sigma=response.least_sigma,
+            most_sigma=response.most_sigma,
+            rests_on=len(response.runs),
+            batch_doublings=abs(math.log2(batch_size / response.batch_size)),
+            seen=tuple(seen),
+            shifts=tuple(shifts(response, sigmas, seen).tolist()) if seen else (),
+        )
+
+
+@dataclass(frozen=True)
+class LiveBudget:
+    """Of a run under a filter: what may be spent at its order, which the number follows; and its basis in words."""
+
+    budget: float
+    basis: str
 
 
 @dataclass
@@ -110,6 +144,10 @@ class EditorState:
         # A fresh name rather than a count: a browser tab may outlive the server's session and remember old counts.
         self.rev = uuid4().hex[:12]
         self.seq = 0
+
+    def lock(self, begun: Sequence[float]) -> None:
+        """The first epochs as they have begun, whatever was drawn there; the browser does the same."""
+        self.sigmas = (*begun, *self.sigmas[len(begun) :])
 
     def accept(self, message: object) -> bool:
         """Take over a drawing that the browser sent; False if it is malformed or was overtaken by a push.
@@ -145,27 +183,39 @@ def schedule_editor(
     low: float = 0.3,
     high: float = 10.0,
     height: int = 400,
-    link: str = "",
+    budget: LiveBudget | None = None,
+    locked: Sequence[float] = (),
+    slot: str = "schedule",
+    draft: bool = False,
+    link: str | None = None,
+    kept: str = "",
     on_draw: Callable[[list[float]], None] | None = None,
     on_open: Callable[[str], None] | None = None,
+    on_restore: Callable[[str], None] | None = None,
 ) -> None:
     """Mount the editor for `state`.
 
     `table` is `dpviz.privacy.rdp_table(sample_rate)`; `certified` and `measure` belong to `state.sigmas` as they are
     now; without `measure` the live number is epsilon, and `target` is in the measure that is shown; `forecast` adds a
-    strip with the accuracy to expect. `low` and `high`
-    are the least range of the noise axis. `on_draw` is called with the new sigmas after `state` has them.
+    strip with the accuracy to expect. `low` and `high` are the least range of the noise axis. `on_draw` is called with
+    the new sigmas after `state` has them. With `budget` the number is the share of it, and `table` has its order alone;
+    `locked` are the sigmas of the first epochs, which cannot be drawn on.
 
-    The address shows `link` as its parameter s, and the browser's tab remembers it: `on_open` is called with what the
-    tab remembers when a new page finds no link here.
+    The address shows `link` as its parameter s (None: this drawing has none), and the browser's tab remembers it:
+    `on_open` is called with what the tab remembers when a new page finds no link here. Under the name `slot` the tab
+    also keeps what can be undone, and the text `kept`, which `on_restore` gets after a reload. A `draft` is kept by the
+    tab alone, and drawn again after a reload.
     """
 
     def receive() -> None:
-        match st.session_state[key].get("draw"):
+        message = st.session_state[key].get("draw")
+        match message:
             case {"open": str(remembered)} if on_open is not None:
                 on_open(remembered)
-                return
-        if state.accept(st.session_state[key].get("draw")) and on_draw is not None:
+        match message:
+            case {"restore": str(text)} if on_restore is not None:
+                on_restore(text)
+        if state.accept(message) and on_draw is not None:
             on_draw(list(state.sigmas))
 
     drawn = st.session_state[key].get("draw") if key in st.session_state else None
@@ -182,6 +232,12 @@ def schedule_editor(
         "certified": _record_data(certified) if certified else None,
         "measure": _record_data(measure) if measure else None,
         "forecast": asdict(forecast) if forecast else None,
+        "budget": asdict(budget) if budget else None,
+        "basis": budget.basis if budget else "",
+        "locked": list(locked),
+        "slot": slot,
+        "draft": draft,
+        "kept": kept,
         "low": low,
         "high": high,
         "height": height,

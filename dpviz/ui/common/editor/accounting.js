@@ -105,6 +105,27 @@ class Accountant {
   }
 }
 
+/** Of a Renyi filter: its order is fixed, so that what was spent is a plain sum, here as a share of the budget. */
+class FilterAccountant {
+  mu = 0;
+
+  constructor(table, steps, { budget }) {
+    Object.assign(this, { table, steps, budget });
+    this.composed = new Float64Array(1);
+  }
+
+  /** The share of the budget that is spent after each epoch, written into `path`. */
+  spend(sigmas, path) {
+    const { composed, table, steps, budget } = this;
+    composed.fill(0);
+    for (let epoch = 0; epoch < sigmas.length; epoch++) {
+      if (sigmas[epoch] > 0) table.add(sigmas[epoch], steps, composed);
+      else composed.fill(Infinity);
+      path[epoch] = composed[0] / budget;
+    }
+  }
+}
+
 /** A risk of the Gaussian mechanism with this mu; the threshold is where the attacker's false alarms are those accepted. */
 const RISKS = {
   advantage: (mu) => 2 * normalCdf(mu / 2) - 1,

@@ -25,16 +25,16 @@ class Picture {
     this.svg = svg;
     svg.replaceChildren();
     const layers = {
-      grid: "g", labels: "g", others: "g", area: "path", ghost: "path", curve: "path", dots: "path",
-      guide: "line", cursor: "circle", spentArea: "path", spent: "path", target: "line", spentLabels: "g",
+      grid: "g", labels: "g", others: "g", area: "path", ghost: "path", curve: "path", dots: "path", past: "rect",
+      veiled: "g", guide: "line", cursor: "circle", spentArea: "path", spent: "path", target: "line", spentLabels: "g",
     };
     for (const name in layers) this[name] = append(svg, layers[name], { class: name });
   }
 
-  /** Grid, axes, ghost and pinned curves. */
-  drawBackground(frame, { ghost, pinned }) {
+  /** Grid, axes, ghost and pinned curves, and a veil over the epochs that cannot be changed. */
+  drawBackground(frame, { ghost, pinned }, unit) {
     const { width, height, left, right, curveTop, curveBottom, stripTop, stripBottom, forecastTop, bottom } = frame;
-    this.frame = frame;
+    Object.assign(this, { frame, unit });
     this.shownTop = null;
     setAll(this.svg, { viewBox: `0 0 ${width} ${height}`, height });
     this.grid.replaceChildren();
@@ -49,7 +49,11 @@ class Picture {
     }
     append(this.labels, "text", { x: (left + right) / 2, y: height - 5, class: "middle title" }, "epoch");
     append(this.labels, "text", { x: left + 8, y: curveTop + 15, class: "title" }, "σ noise multiplier");
-    append(this.labels, "text", { x: left + 8, y: stripTop - 7, class: "title" }, "ε spent so far");
+    append(this.labels, "text", { x: left + 8, y: stripTop - 7, class: "title" }, unit.strip);
+    setAll(this.past, { x: left, y: curveTop, width: Math.max(0, frame.openLeft - left), height: curveBottom - curveTop });
+    this.veiled.replaceChildren();
+    const words = frame.openLeft - left > 90 ? "begun: locked" : "";
+    append(this.veiled, "text", { x: left + 8, y: curveBottom - 8 }, words);
     const sigmaY = (sigma) => frame.y(sigma);
     this.ghost.setAttribute("d", ghost ? frame.line(ghost.sigmas, sigmaY) : "");
     this.others.replaceChildren();
@@ -86,7 +90,7 @@ class Picture {
     setAll(this.guide, { x1: x, x2: x, y1: frame.curveTop, y2: frame.bottom });
     setAll(this.cursor, { cx: x, cy: frame.y(sigmas[cursor]), r: 5.5 });
 
-    const top = epsilonTop(spent[count - 1], target);
+    const top = Math.min(epsilonTop(spent[count - 1], target), this.unit.most);
     const path = frame.line(spent, (epsilon) => frame.epsilonY(epsilon, top));
     this.spent.setAttribute("d", path);
     this.spentArea.setAttribute("d", frame.area(path, count, frame.stripBottom));
@@ -113,7 +117,7 @@ class Picture {
     for (const value of [0, top / 2, top]) {
       const y = this.frame.epsilonY(value, top);
       append(this.spentLabels, "line", { x1: left, x2: right, y1: y, y2: y });
-      append(this.spentLabels, "text", { x: left - 8, y: y + 4, class: "end" }, axisNumber(value));
+      append(this.spentLabels, "text", { x: left - 8, y: y + 4, class: "end" }, this.unit.axis(value));
     }
     this.target.style.display = target == null ? "none" : "";
     if (target == null) return;
@@ -121,6 +125,6 @@ class Picture {
     setAll(this.target, { x1: left, x2: right, y1: y, y2: y });
     const above = y - 5 > stripTop + 6 || y > (stripTop + stripBottom) / 2;
     const place = { x: left + 8, y: above ? y - 5 : y + 13, class: "title goal" };
-    append(this.spentLabels, "text", place, `target ${axisNumber(target)}`);
+    append(this.spentLabels, "text", place, this.unit.goal(target));
   }
 }

@@ -5,32 +5,38 @@ const ACCURACY_TICKS = [0, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0
 const FURTHEST = 4; // doublings outside of the domain that still widen the band
 
 class AccuracyModel {
-  constructor({ parameters, half_widths: halfWidths, least_sigma: least, most_sigma: most, batch_doublings: batch }) {
-    const [pace, power, slowing, slowingPower, floor, unlearnt, noise, memory, noisePower] = parameters;
-    const exp = Math.exp;
+  constructor({ parameters, half_widths: halfWidths, least_sigma: least, most_sigma: most, ...run }) {
+    const { batch_doublings: batch, seen, shifts } = run;
+    const [pace, power, floor, unlearnt, noise, memory, last, noisePower] = parameters;
+    const { exp } = Math;
     this.steepness = exp(power);
     this.step = this.steepness * exp(pace);
     this.unlearnt = exp(-unlearnt * this.steepness);
-    this.rho = 1 / (1 + exp(-memory));
-    Object.assign(this, { slowing: exp(slowing), slowingPower: exp(slowingPower), floor: exp(floor) });
-    Object.assign(this, { noise: exp(noise), noisePower: exp(noisePower), halfWidths, least, most, batch });
+    [this.rho, this.last] = [memory, last].map((logit) => 1 / (1 + exp(-logit)));
+    [this.floor, this.noise, this.noisePower] = [floor, noise, noisePower].map(exp);
+    Object.assign(this, { halfWidths, least, most, batch, seen, shifts });
   }
 
   /** Expected accuracy after each epoch and its band, written into three arrays; returns what is outside, in words. */
   forecast(sigmas, accuracy, lower, upper) {
-    const { rho, halfWidths } = this;
+    const { rho, last, halfWidths, seen, shifts } = this;
     const outside = this.#outside(sigmas);
     const furthest = Math.min(FURTHEST, Math.max(0, ...outside.map(([doublings]) => doublings)));
     const widening = outside.length ? 2 * (1 + furthest) : 1;
     let left = this.unlearnt;
     let recent = 0;
     for (let epoch = 0; epoch < sigmas.length; epoch++) {
-      const sigma = sigmas[epoch];
-      left += this.step / (1 + (sigma / this.slowing) ** 2) ** this.slowingPower;
-      recent = rho * recent + (1 - rho) * sigma * sigma;
-      const error = this.floor + left ** (-1 / this.steepness) + this.noise * recent ** this.noisePower;
+      const square = sigmas[epoch] ** 2;
+      left += this.step;
+      recent = rho * recent + (1 - rho) * square;
+      const mixed = last * square + (1 - last) * recent;
+      const error = this.floor + left ** (-1 / this.steepness) + this.noise * mixed ** this.noisePower;
       const half = widening * halfWidths[Math.min(epoch, halfWidths.length - 1)];
-      accuracy[epoch] = 1 - clamp(error, 1e-4, 0.95);
+      accuracy[epoch] = clamp(1 - clamp(error, 1e-4, 0.95) + (shifts[epoch] ?? 0), 0, 1);
+      if (epoch < seen.length) {
+        accuracy[epoch] = lower[epoch] = upper[epoch] = seen[epoch];
+        continue;
+      }
       lower[epoch] = Math.max(accuracy[epoch] - half, 0);
       upper[epoch] = Math.min(accuracy[epoch] + half, 1);
     }
@@ -69,7 +75,7 @@ class Outlook {
   /** What Python knows; null if nobody fitted this recipe. */
   take(data) {
     this.model = data && new AccuracyModel(data);
-    this.runs = data?.rests_on;
+    this.basis = data && `${data.rests_on} runs${data.seen.length ? ` and ${data.seen.length} epochs seen` : ""}`;
     this.words.hidden = !data;
     this.words.title = data ? `Accuracy to expect of ${data.recipe}; nine of ten runs should end in the band.` : "";
   }
@@ -93,7 +99,7 @@ class Outlook {
     this.line.setAttribute("d", this.frame.line(accuracy, y));
     this.band.setAttribute("d", this.frame.between(lower, upper, y));
     const [low, middle, high] = [lower, accuracy, upper].map((values) => percentage(values[count - 1]));
-    const basis = outside.length ? `a guess: ${outside.join(", ")}` : `${this.runs} runs`;
+    const basis = outside.length ? `a guess: ${outside.join(", ")}` : this.basis;
     this.words.textContent = `accuracy ≈ ${middle} % (${low}–${high}) · ${basis}`;
     this.words.dataset.state = outside.length ? "guess" : "measured";
   }

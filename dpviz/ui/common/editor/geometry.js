@@ -56,8 +56,8 @@ function epsilonTop(epsilon, target) {
 }
 
 class Frame {
-  constructor({ width, height, epochs, span, silent, low, high, scale, forecast }) {
-    Object.assign(this, { width, height, epochs, span, low, high, scale });
+  constructor({ width, height, epochs, span, silent, low, high, scale, forecast, locked }) {
+    Object.assign(this, { width, height, epochs, span, low, high, scale, locked });
     this.left = 44;
     this.right = width - 14;
     this.bottom = height - 36;
@@ -72,6 +72,8 @@ class Frame {
       this.curveBottom -= 22;
     }
     this.pitch = span > 1 ? (this.right - this.left) / (span - 1) : 0;
+    // Where the epochs that can be drawn begin: half an epoch before the first of them.
+    this.openLeft = locked ? Math.max(this.left, this.x(locked) - this.pitch / 2) : this.left;
   }
 
   /** A single epoch sits in the middle. */
@@ -95,9 +97,9 @@ class Frame {
     return fourDigits(clamp(sigma, this.low, this.high));
   }
 
-  /** Whether a pen put down here means the curve (and not the epsilon strip or the labels under it). */
-  holds(y) {
-    return y <= this.curveBottom + 10;
+  /** Whether a pen put down here means an epoch that can be drawn (and not the past, a strip or the labels). */
+  holds(x, y) {
+    return y <= this.curveBottom + 10 && (!this.locked || x >= this.openLeft);
   }
 
   epsilonY(epsilon, top) {

@@ -11,8 +11,6 @@ const LEAST_SIGMA = 0.05; // what keys can reach; the table may end earlier, bey
 const MOST_SIGMA = 1000;
 
 class Editor {
-  static left = null; // the editor that was taken down last: its history outlives a page switch
-
   constructor(root) {
     this.root = root;
     this.svg = root.querySelector(".plot");
@@ -26,6 +24,7 @@ class Editor {
     this.stroke = null; // the gesture under way
     this.typed = null; // the schedule before a burst of keys
     this.tightness = 1; // certified epsilon / RDP epsilon, of the last curve that Python certified
+    this.locked = []; // sigmas of the epochs that have begun: nothing here changes them
     this.muScale = 1; // the same for mu: that of the certified risk / that of order 2
     this.stats = { moves: [], replies: [] }; // milliseconds: handling a pointer move; sending to certified on screen
     this.#listen();
@@ -50,7 +49,6 @@ class Editor {
   }
 
   destroy() {
-    Editor.left = this;
     clearTimeout(this.pause);
     this.listening.abort();
     this.resizing.disconnect();
@@ -67,33 +65,59 @@ class Editor {
       return;
     }
     this.data = data;
-    keepAddress(data.link, (link) => this.send({ open: link }));
-    this.accountant = new Accountant(table, data.steps, data.delta);
+    this.memory ??= new Memory(data.slot);
+    const { first } = this.memory;
+    const wishes = { ...keepAddress(data.link), ...this.memory.wish(data.kept) };
+    const opened = this.opening;
+    this.opening = Boolean(wishes.open);
+    if (Object.keys(wishes).length) this.send(wishes);
+    this.accountant = data.budget
+      ? new FilterAccountant(table, data.steps, data.budget)
+      : new Accountant(table, data.steps, data.delta);
+    this.unit = UNITS[data.budget ? "budget" : "epsilon"];
     this.outlook.take(data.forecast);
-    if (data.rev !== this.rev) this.#adopt(data);
+    this.locked = data.locked;
+    // An editor that was put in this one's place may have sent what Python has by now.
+    const overtaken = data.rev === this.rev && data.seq > this.seq;
+    const draft = first && data.draft && this.memory.held.sigmas;
+    // What was there before the page was loaded comes back: nothing to undo.
+    const returns = draft || overtaken || opened || this.opening;
+    if (overtaken || data.rev !== this.rev) this.#adopt(data, returns, draft);
+    this.#lock();
     this.#widen();
     this.#learnTightness();
     this.#layout();
     this.#noteReply();
+    this.#remember(wishes.restore ?? data.kept);
   }
 
-  #adopt({ rev, seq, sigmas, low, high }) {
-    if (!this.sigmas && Editor.left) {
-      this.history = Editor.left.history;
-      this.sigmas = Editor.left.sigmas;
+  #adopt({ rev, seq, sigmas, low, high }, returns, draft) {
+    const { held } = this.memory;
+    if (!this.sigmas && held.sigmas) {
+      Object.assign(this.history, { past: held.past, future: held.future });
+      this.sigmas = held.sigmas;
     }
-    if (this.sigmas && !same(this.sigmas, sigmas)) this.history.record(this.sigmas);
+    if (this.sigmas && !returns && !same(this.sigmas, sigmas)) this.history.record(this.sigmas);
     clearTimeout(this.pause);
-    Object.assign(this, { rev, seq, stroke: null, typed: null, changing: false, range: { low, high } });
-    this.#take(sigmas);
-    this.start = sigmas;
+    Object.assign(this, { rev, seq, stroke: null, typed: null, changing: false, range: { low, high }, start: sigmas });
+    this.#take(draft?.length === sigmas.length ? draft : sigmas);
+    if (!same(this.sigmas, sigmas)) this.#tell(); // a draft: Python hears of it
   }
 
-  /** Another curve, perhaps of another length. */
+  /** Another curve, perhaps of another length; what has begun stays as it was. */
   #take(sigmas) {
     this.sigmas = Float64Array.from(sigmas);
+    this.#lock();
     this.spent = new Float64Array(sigmas.length);
     this.cursor = clamp(this.cursor, 0, sigmas.length - 1);
+  }
+
+  #lock() {
+    if (this.locked.length <= this.sigmas.length) this.sigmas.set(this.locked);
+  }
+
+  #remember(kept = this.memory.held.kept) {
+    this.memory.write(kept, this.sigmas, this.history);
   }
 
   /** Python's band, if it is for the curve on screen. */
@@ -117,7 +141,8 @@ class Editor {
     if (!this.certified || this.sentAt === undefined) return;
     remember(this.stats.replies, performance.now() - this.sentAt);
     this.sentAt = undefined;
-    this.readout.announce(`epsilon ${this.certified.text}, ${this.certified.kind} ${this.outlook.words.textContent}`.trim());
+    const { text, kind } = this.certified;
+    this.readout.announce(`${this.unit.word} ${text}, ${kind} ${this.outlook.words.textContent}`.trim());
   }
 
   // --- drawing
@@ -139,9 +164,10 @@ class Editor {
     const span = Math.max(...curves.map((sigmas) => sigmas.length));
     const silent = curves.some((sigmas) => sigmas.includes(0));
     const forecast = Boolean(this.data.forecast);
-    this.frame = new Frame({ width, height, epochs, span, silent, forecast, scale: this.scale, ...this.range });
+    const parts = { width, height, epochs, span, silent, forecast, locked: this.locked.length, scale: this.scale };
+    this.frame = new Frame({ ...parts, ...this.range });
     this.svg.classList.toggle("point", this.tool === "point");
-    this.picture.drawBackground(this.frame, this.data);
+    this.picture.drawBackground(this.frame, this.data, this.unit);
     this.outlook.layout(this.frame);
     this.readout.showLegend(this.data);
     for (const button of this.root.querySelectorAll("[data-tool], [data-scale]")) {
@@ -149,7 +175,7 @@ class Editor {
       button.setAttribute("aria-pressed", tool ? tool === this.tool : scale === this.scale);
     }
     this.#paint();
-    this.readout.describe(this.sigmas, this.epsilon);
+    this.readout.describe(this.sigmas, this.epsilon, this.locked.length, this.unit);
   }
 
   #paint() {
@@ -161,8 +187,8 @@ class Editor {
     const risk = measure && RISKS[measure.shape](this.muScale * this.accountant.mu, measure.threshold);
     this.picture.drawCurve(sigmas, spent, this.cursor, measure ? null : data.target);
     this.outlook.paint(sigmas);
-    this.readout.showNumber(this.epsilon, risk, this.certified, data);
-    this.readout.showCursor(this.cursor, sigmas, this.range, this.epsilon);
+    this.readout.showNumber(this.epsilon, risk, this.certified, data, this.unit);
+    this.readout.showCursor(this.cursor, sigmas, this.range, this.epsilon, this.locked.length, this.unit);
     this.#enable("undo", this.history.past.length > 0);
     this.#enable("redo", this.history.future.length > 0);
   }
@@ -186,11 +212,16 @@ class Editor {
   }
 
   #deliver() {
-    this.seq += 1;
-    this.sentAt = performance.now();
+    this.#tell();
     this.#widen();
     this.#layout();
-    this.readout.announce(`epsilon about ${epsilonText(this.epsilon)}`);
+    this.#remember();
+    this.readout.announce(`${this.unit.word} about ${this.unit.write(this.epsilon)}`);
+  }
+
+  #tell() {
+    this.seq += 1;
+    this.sentAt = performance.now();
     this.send({ rev: this.rev, seq: this.seq, sigmas: Array.from(this.sigmas) });
   }
 
@@ -236,7 +267,7 @@ class Editor {
     if (event.button !== 0 || this.stroke || !this.frame) return;
     // Measured once a stroke: asking again in every move would force a layout.
     const box = this.svg.getBoundingClientRect();
-    if (!this.frame.holds(event.clientY - box.top)) return;
+    if (!this.frame.holds(event.clientX - box.left, event.clientY - box.top)) return;
     event.preventDefault();
     this.#endTyping();
     this.svg.focus({ preventScroll: true });
@@ -267,16 +298,20 @@ class Editor {
 
   /** Moves the pen; the epochs that it passes take its height where it passes them, straight on screen. */
   #drawTo(x, y) {
-    const { stroke, frame, sigmas } = this;
+    const { stroke, frame } = this;
     const epoch = stroke.single ? stroke.epoch : frame.epochAt(x);
     const direction = Math.sign(epoch - stroke.epoch);
     for (let passed = stroke.epoch; passed !== epoch; passed += direction) {
       const share = clamp((frame.x(passed) - stroke.x) / (x - stroke.x), 0, 1);
-      sigmas[passed] = frame.sigmaAt(stroke.y + share * (y - stroke.y));
+      this.#put(passed, frame.sigmaAt(stroke.y + share * (y - stroke.y)));
     }
-    sigmas[epoch] = frame.sigmaAt(y);
+    this.#put(epoch, frame.sigmaAt(y));
     this.cursor = epoch;
     Object.assign(stroke, { epoch, x, y, waits: false });
+  }
+
+  #put(epoch, sigma) {
+    if (epoch >= this.locked.length) this.sigmas[epoch] = sigma;
   }
 
   #penUp(event) {
@@ -293,6 +328,7 @@ class Editor {
 
   #dropStroke() {
     this.sigmas.set(this.stroke.before);
+    this.#lock();
     this.stroke = null;
     this.changing = false;
     this.#paint();
@@ -341,6 +377,7 @@ class Editor {
   }
 
   #scaleAtCursor(factor) {
+    if (this.cursor < this.locked.length) return;
     this.typed ??= this.sigmas.slice();
     this.changing = true;
     const sigma = Math.max(this.sigmas[this.cursor], LEAST_SIGMA); // so that an epoch without noise can be raised
@@ -357,41 +394,4 @@ class Editor {
     this.typed = null;
     this.#commit(before);
   }
-}
-
-const same = (one, other) => one.length === other.length && one.every((sigma, epoch) => sigma === other[epoch]);
-
-function remember(timings, milliseconds) {
-  timings.push(milliseconds);
-  if (timings.length > KEPT_TIMINGS) timings.shift();
-}
-
-/** Each epoch moves towards its neighbours, in ratios; on long schedules more often, so that it shows. */
-function smoothed(sigmas) {
-  const mean = sigmas.every((sigma) => sigma > 0)
-    ? (a, b, c) => Math.exp((Math.log(a) + 2 * Math.log(b) + Math.log(c)) / 4)
-    : (a, b, c) => (a + 2 * b + c) / 4;
-  const last = sigmas.length - 1;
-  let now = Array.from(sigmas);
-  for (let pass = 0; pass < Math.ceil(2 * (0.015 * sigmas.length) ** 2); pass++) {
-    now = now.map((sigma, epoch) => mean(now[Math.max(0, epoch - 1)], sigma, now[Math.min(last, epoch + 1)]));
-  }
-  return now.map(fourDigits);
-}
-
-// Streamlit calls this on mount and again whenever the data changes, and runs a call's clean-up late when a newer call
-// overtook it: only the clean-up of the latest call means that the editor is gone.
-export default function ({ data: [data], parentElement, setStateValue }) {
-  let editor = parentElement.scheduleEditor;
-  if (!editor?.svg.isConnected) {
-    editor?.destroy();
-    editor = parentElement.scheduleEditor = new Editor(parentElement);
-  }
-  editor.update(data, (drawing) => setStateValue("draw", drawing));
-  const call = (editor.calls = (editor.calls ?? 0) + 1);
-  return () => {
-    if (editor.calls !== call) return;
-    editor.destroy();
-    if (parentElement.scheduleEditor === editor) delete parentElement.scheduleEditor;
-  };
 }
