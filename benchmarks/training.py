@@ -1,16 +1,21 @@
 """A private step beside its peers: the same model, batch and threads, complete steps from data to updated weights.
 
 Columns are seconds: `dpviz`, `sgd` (a plain PyTorch step in the default memory format: no clipping, no noise),
-`opacus_hooks` and `opacus_ghost` (Opacus' PrivacyEngine). Each column has a process of its own, so that none profits
-from another's memory, and they take turns step by step, so that whatever else the machine does hits all alike; medians
-count. `peak_memory_mb` is how much the steps added to the process.
+`sgd_channels_last` (the same with the channels of images side by side), `opacus_hooks` and `opacus_ghost` (Opacus'
+PrivacyEngine). Each column has a process of its own, so that none profits from another's memory, and they take turns
+step by step, so that whatever else the machine does hits all alike; medians count. `over_best_sgd` is dpviz over the
+faster of the two plain steps, `times_hooks` how many times as fast as Opacus' hooks, `examples_per_second` what dpviz
+and the hooks make of it. `processor` has the seconds that the process really worked, summed over its threads: with one
+thread, what to compare where other work waits in between. `peak_memory_mb` is how much the steps added to the process,
+or to the device.
 
-    python -m benchmarks.training [--seconds 20] [--threads 1] [--case mnist-cnn]
+    python -m benchmarks.training [--seconds 20] [--threads 1] [--case mnist-cnn] [--device cuda]
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import subprocess
 import sys
@@ -26,6 +31,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from dpviz.training.devices import CPU, device_of, pick_device
 from dpviz.training.gradients.clipping import build_clipping
 from dpviz.training.gradients.per_example import PerExample
 from dpviz.training.losses import build_loss
@@ -46,7 +52,7 @@ class Case:
     batch: int
     words: int = 0  # the inputs are numbers below this; 0: they are no words
 
-    def parts(self) -> tuple[nn.Module, Tensor, Tensor]:
+    def parts(self, device: str) -> tuple[nn.Module, Tensor, Tensor]:
         generator = torch.Generator().manual_seed(0)
         model = build_model(self.model, {}, self.shape, 10, generator, tokens=self.words > 0)
         size = (self.batch, *self.shape)
@@ -54,7 +60,8 @@ class Case:
             torch.randint(max(1, self.words), size, generator=generator),
             torch.randn(size, generator=generator),
         )
-        return model, words if self.words else numbers, torch.randint(10, (self.batch,), generator=generator)
+        targets = torch.randint(10, (self.batch,), generator=generator)
+        return model.to(device), (words if self.words else numbers).to(device), targets.to(device)
 
 
 WORDS = 5000
@@ -85,40 +92,39 @@ CASES = {
 Step = Callable[[], object]
 
 
-def dpviz_step(case: Case) -> Step:
-    model, inputs, targets = case.parts()
-    perexample = PerExample(model, build_loss("cross-entropy", {}), build_clipping("flat", {}))
+def dpviz_step(case: Case, device: str) -> Step:
+    where = device_of(device)
+    model, inputs, targets = case.parts(device)
+    clipping = build_clipping("flat", {})
+    perexample = PerExample(model, build_loss("cross-entropy", {}), clipping, asynchronous=where.asynchronous)
     optimizer = build_optimizer("sgd", {"momentum": MOMENTUM}, model.parameters())
-    stream = Seeded(0, "noise")
+    stream = Seeded(0, "noise", device=where if where.doubles else CPU)
 
     def step() -> None:
         sums = perexample.clipped_sum(inputs, targets, epoch=0, clip_norm=CLIP_NORM).gradients
         noise = stream.normal(sum(part.numel() for part in sums)).mul_(NOISE_MULTIPLIER * CLIP_NORM)
         shares = noise.split([part.numel() for part in sums])
-        noisy = (add_noise(part, share.view(part.shape)) for part, share in zip(sums, shares, strict=True))
+        noisy = [
+            add_noise(part, share.view(part.shape), doubles=where.doubles)
+            for part, share in zip(sums, shares, strict=True)
+        ]
         optimizer.step([part / case.batch for part in noisy], LEARNING_RATE)
 
     return step
 
 
-def sgd_step(case: Case) -> Step:
-    model, inputs, targets = case.parts()
+def sgd_step(case: Case, device: str, memory_format: torch.memory_format = torch.contiguous_format) -> Step:
+    model, inputs, targets = case.parts(device)
+    model = model.to(memory_format=memory_format)
+    inputs = inputs.to(memory_format=memory_format) if inputs.dim() == 4 else inputs
     optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE, momentum=MOMENTUM)
     return _tutorial_step(model, nn.CrossEntropyLoss(), optimizer, inputs, targets)
 
 
-def opacus_hooks_step(case: Case) -> Step:
-    return _opacus_step(case, "hooks")
-
-
-def opacus_ghost_step(case: Case) -> Step:
-    return _opacus_step(case, "ghost")
-
-
-def _opacus_step(case: Case, mode: str) -> Step:
+def opacus_step(case: Case, device: str, mode: str) -> Step:
     from opacus import PrivacyEngine
 
-    model, inputs, targets = case.parts()
+    model, inputs, targets = case.parts(device)
     criterion = nn.CrossEntropyLoss()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -145,21 +151,22 @@ def _tutorial_step(model: nn.Module, criterion: Any, optimizer: Any, inputs: Ten
     return step
 
 
-COLUMNS: dict[str, Callable[[Case], Step]] = {
+COLUMNS: dict[str, Callable[[Case, str], Step]] = {
     "dpviz": dpviz_step,
     "sgd": sgd_step,
-    "opacus_hooks": opacus_hooks_step,
-    "opacus_ghost": opacus_ghost_step,
+    "sgd_channels_last": functools.partial(sgd_step, memory_format=torch.channels_last),
+    "opacus_hooks": functools.partial(opacus_step, mode="hooks"),
+    "opacus_ghost": functools.partial(opacus_step, mode="ghost"),
 }
 
 
 class Worker:
     """A fresh process that takes one column's steps on demand."""
 
-    def __init__(self, case: str, column: str, threads: int) -> None:
+    def __init__(self, case: str, column: str, threads: int, device: str) -> None:
         command = [sys.executable, "-W", "ignore", "-m", "benchmarks.training", "--threads", str(threads)]
         self.process = subprocess.Popen(
-            [*command, "--case", case, "--serve", column],
+            [*command, "--case", case, "--device", device, "--serve", column],
             cwd=Path(__file__).parents[1],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -167,7 +174,7 @@ class Worker:
         )
 
     def ask(self, question: str) -> Any:
-        """`step` answers with seconds, `memory` with megabytes."""
+        """`step` answers with seconds and the processor's seconds, `memory` with megabytes."""
         print(question, file=self.process.stdin, flush=True)
         return json.loads(self.process.stdout.readline())
 
@@ -176,17 +183,23 @@ class Worker:
         self.process.wait()
 
 
-def serve(case: Case, column: str) -> None:
+def serve(case: Case, column: str, device: str) -> None:
     """The worker's side: one answer a line until the questions end."""
-    step = COLUMNS[column](case)
-    before = _resident("VmRSS")
+    step = COLUMNS[column](case, device)
+    wait = {"cuda": torch.cuda.synchronize, "mps": torch.mps.synchronize}.get(device, lambda: None)
+    before = torch.cuda.memory_allocated() / 1e6 if device == "cuda" else _resident("VmRSS")
 
-    def timed() -> float:
-        started = time.perf_counter()
+    def timed() -> tuple[float, float]:
+        started, worked = time.perf_counter(), time.process_time()
         step()
-        return time.perf_counter() - started
+        wait()
+        return time.perf_counter() - started, time.process_time() - worked
 
-    answers = {"step": timed, "memory": lambda: None if before is None else round(_resident("VmHWM") - before)}
+    def memory() -> int | None:
+        peak = torch.cuda.max_memory_allocated() / 1e6 if device == "cuda" else _resident("VmHWM")
+        return None if before is None or peak is None else round(peak - before)
+
+    answers = {"step": timed, "memory": memory}
     for question in sys.stdin:
         print(json.dumps(answers[question.strip()]()), flush=True)
 
@@ -200,11 +213,11 @@ def _resident(key: str) -> float | None:
     return int(line.split()[1]) * 1024 / 1e6
 
 
-def row(case: str, seconds: float, threads: int) -> dict[str, Any]:
+def row(case: str, seconds: float, threads: int, device: str) -> dict[str, Any]:
     """Median seconds a step of each column, taken in turn until the time is up, and the memory each needed."""
-    workers = {column: Worker(case, column, threads) for column in COLUMNS}
+    workers = {column: Worker(case, column, threads, device) for column in COLUMNS}
     try:
-        times: dict[str, list[float]] = {column: [] for column in workers}
+        times: dict[str, list[tuple[float, float]]] = {column: [] for column in workers}
         for worker in workers.values():
             worker.ask("step")
         end = time.perf_counter() + seconds
@@ -215,15 +228,25 @@ def row(case: str, seconds: float, threads: int) -> dict[str, Any]:
     finally:
         for worker in workers.values():
             worker.close()
-    middle = {column: round(median(values), 5) for column, values in times.items()}
-    return {"case": case, "threads": threads, **middle, "peak_memory_mb": memory}
+    middle, processor = (
+        {column: round(median(pair[clock] for pair in pairs), 5) for column, pairs in times.items()} for clock in (0, 1)
+    )
+    batch, best = CASES[case].batch, min(middle["sgd"], middle["sgd_channels_last"])
+    ratios = {
+        "over_best_sgd": round(middle["dpviz"] / best, 3),
+        "times_hooks": round(middle["opacus_hooks"] / middle["dpviz"], 2),
+        "examples_per_second": {name: round(batch / middle[name]) for name in ("dpviz", "opacus_hooks")},
+    }
+    measured = {**middle, **ratios, "processor": processor, "peak_memory_mb": memory}
+    return {"case": case, "device": device, "threads": threads, **measured}
 
 
 def rows(
-    seconds: float = 20.0, threads: int | None = None, cases: Sequence[str] = tuple(CASES)
+    seconds: float = 20.0, threads: int | None = None, cases: Sequence[str] = tuple(CASES), device: str = "cpu"
 ) -> list[dict[str, Any]]:
     """One row per case; `seconds` is how long each case's steps are timed."""
-    return [row(case, seconds, threads or torch.get_num_threads()) for case in cases]
+    device = pick_device(device)
+    return [row(case, seconds, threads or torch.get_num_threads(), device) for case in cases]
 
 
 def main() -> None:
@@ -231,15 +254,15 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--case", choices=CASES)
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or mps")
     parser.add_argument("--serve", choices=COLUMNS, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.serve:
         torch.set_num_threads(args.threads)
-        serve(CASES[args.case], args.serve)
+        serve(CASES[args.case], args.serve, args.device)
     else:
-        print(
-            json.dumps({"rows": rows(args.seconds, args.threads, [args.case] if args.case else list(CASES))}, indent=2)
-        )
+        cases = [args.case] if args.case else list(CASES)
+        print(json.dumps({"rows": rows(args.seconds, args.threads, cases, args.device)}, indent=2))
 
 
 if __name__ == "__main__":

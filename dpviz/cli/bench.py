@@ -12,12 +12,16 @@ from dpviz.paths import ROOT
 from dpviz.privacy.registry import InputError
 
 BENCHES = ("accountant", "training", "app", "local", "scale", "load")
+# Flag -> the benchmark that it goes with.
+OPTIONS = {"sessions": "load", "seconds": "load", "servers": "load", "device": "training"}
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("bench", choices=[name for name in BENCHES if (ROOT / "benchmarks" / f"{name}.py").exists()])
-    parser.add_argument("--sessions", type=whole, help="load: browser sessions at a time (default: 20)")
-    parser.add_argument("--minutes", type=number, help="load: how long they go on (default: 5)")
+    parser.add_argument("--sessions", type=whole, help="load: sessions at a time (default: 50)")
+    parser.add_argument("--seconds", type=number, help="load: how long they go on (default: 240)")
+    parser.add_argument("--servers", type=whole, help="load: server processes, behind nginx if several (default: 1)")
+    parser.add_argument("--device", help="training: cpu, cuda or mps (default: cpu)")
 
 
 def _run(args: argparse.Namespace) -> Result:
@@ -27,9 +31,10 @@ def _run(args: argparse.Namespace) -> Result:
         module = importlib.import_module(f"benchmarks.{args.bench}")
     except ModuleNotFoundError as error:
         raise InputError(f"the benchmark needs {error.name}; install requirements-dev.txt") from None
-    options = {name: getattr(args, name) for name in ("sessions", "minutes") if getattr(args, name) is not None}
-    if options and args.bench != "load":
-        raise InputError(f"--{next(iter(options))} goes with bench load only")
+    options = {name: getattr(args, name) for name in OPTIONS if getattr(args, name) is not None}
+    for name in options:
+        if OPTIONS[name] != args.bench:
+            raise InputError(f"--{name} goes with bench {OPTIONS[name]} only")
     rows: list[dict[str, Any]] = module.rows(**options)
     heads = list(dict.fromkeys(key for row in rows for key in row))
     return {"rows": rows}, table(heads, [[row.get(head) for head in heads] for row in rows])
