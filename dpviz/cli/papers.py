@@ -17,6 +17,7 @@ from dpviz.cli.training import checked_options, foreground, machine_arguments
 from dpviz.papers import LOCAL_RECIPES, PAPERS, REPORTED, LocalRecipe, Reported, local_recipes_of
 from dpviz.papers.claims import CLAIMS
 from dpviz.papers.records import HEADLINES, Claim, Finding
+from dpviz.privacy.rounding import epsilon_number
 from dpviz.runs.experiments import Experiment, Measured, experiments, findings, measured
 from dpviz.runs.local_results import local_results
 from dpviz.runs.reproduce import Outcome, PaperRun, Reproduction, paper_runs
@@ -142,10 +143,11 @@ def _papers(args: argparse.Namespace) -> Result:
     rows = experiments(results, args.which)
     checked = findings((claim for claim in CLAIMS.values() if args.which in (None, claim.paper)), results)
     warnings = (*listing.warnings, *unread, *odd)
-    heads = ("experiment", "reported", "place", "ours", "seeds", "difference", "epsilon (claimed)", "epsilon (sound)")
+    heads = ("experiment", "reported", "place", "ours", "seeds", "difference", "claimed", "sound", "audited")
     verdicts = [(claim.paper, claim.text, finding.verdict) for claim, finding in checked]
     parts = [
         table(heads, map(_row, rows)),
+        "epsilon: claimed by the paper's account, sound as it holds at most, audited as our run shows at least",
         table(("paper", "claim", "verdict"), verdicts),
         *(f"warning: {warning}" for warning in warnings),
     ]
@@ -173,6 +175,7 @@ def _row(row: Experiment) -> tuple[Any, ...]:
         len(ours.values) if ours else None,
         f"{row.difference:+.2f}" if row.difference is not None else None,
         *(None if epsilon is None else epsilon_text(epsilon) for epsilon in (row.claimed, row.sound)),
+        f">= {epsilon_number(ours.audited, up=False)}" if ours and ours.audited is not None else None,
     )
 
 
@@ -181,7 +184,7 @@ def _shortened(ours: Measured) -> str:
 
 
 def _experiment_json(row: Experiment) -> dict[str, Any]:
-    """Accuracies (and prestige's errors) are fractions; null: not reported, not measured, no guarantee."""
+    """Accuracies (and prestige's errors) are fractions; null: not reported, not measured, no guarantee, no audit."""
     ours, reported = row.measured, row.reported
     theirs = {"value": reported.value, "place": reported.place, "quantity": reported.quantity} if reported else None
     measured_json = ours and {
@@ -196,7 +199,7 @@ def _experiment_json(row: Experiment) -> dict[str, Any]:
         "name": row.name,
         "reported": theirs,
         "ours": measured_json,
-        "epsilon": {"claimed": row.claimed, "sound": row.sound},
+        "epsilon": {"claimed": row.claimed, "sound": row.sound, "audited": ours.audited if ours else None},
     }
 
 

@@ -38,6 +38,16 @@ def test_papers_lists_every_experiment_with_what_is_reported_ours_and_both_epsil
     assert all(row["reported"] is None or row["reported"]["place"] for row in rows.values())
 
 
+def test_the_five_best_known_experiments_are_audited(capsys):
+    _, data = run(capsys, "papers")
+    epsilons = {row["name"]: row["epsilon"] for row in data["experiments"] if row["epsilon"]["audited"] is not None}
+    assert {name.split("/")[0] for name in epsilons} == {"curricula", "losing-less", "screening"}
+    assert len(epsilons) >= 5
+    assert all(0 < found["audited"] < found["sound"] for found in epsilons.values())
+    assert main(["papers", "screening"]) == 0
+    assert ">= 3.393" in capsys.readouterr().out
+
+
 def test_papers_gives_a_verdict_for_every_claim(capsys):
     _, data = run(capsys, "papers", "screening")
     assert {row["paper"] for row in data["experiments"]} == {"screening"}

@@ -12,17 +12,15 @@ The runs themselves are runs like any other; a sweep knows its own by their sett
 
 from __future__ import annotations
 
-import functools
-import os
 import re
 import shutil
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dpviz.privacy.registry import InputError
 from dpviz.runs.store import run_files as files
+from dpviz.runs.store.journal import append, lines
 from dpviz.runs.store.lock import Lock, held
 from dpviz.runs.store.store import Store
 from dpviz.runs.sweeps.spec import Candidate, Sweep
@@ -76,11 +74,11 @@ class SweepFolder:
 
     def candidates(self) -> tuple[Candidate, ...]:
         """The candidates so far; an unfinished last line is dropped."""
-        return _lines(self.path / CANDIDATES, _candidate) or ()
+        return lines(self.path / CANDIDATES, _candidate) or ()
 
     def begun(self) -> tuple[Begun, ...] | None:
         """Every run that was begun or reused; None if the sweep is older than this record."""
-        return _lines(self.path / BEGUN, _begun)
+        return lines(self.path / BEGUN, _begun)
 
     def append(self, candidate: Candidate) -> None:
         """Add a candidate; whoever calls holds the lock."""
@@ -89,11 +87,11 @@ class SweepFolder:
             "specs": [spec.to_json() for spec in candidate.specs],
             "error": candidate.error,
         }
-        _append(self.path / CANDIDATES, data)
+        append(self.path / CANDIDATES, data)
 
     def begin(self, run: Begun) -> None:
         """Write down a run before it starts; whoever calls holds the lock."""
-        _append(self.path / BEGUN, {"key": run.key, "run_id": run.run_id})
+        append(self.path / BEGUN, {"key": run.key, "run_id": run.run_id})
 
     def lock(self) -> Lock:
         """Take the sweep; an InputError if another process, or this one, drives it."""
@@ -117,43 +115,6 @@ class SweepFolder:
             shutil.rmtree(self.path)
         finally:
             lock.release()
-
-
-def _append(path: Path, data: Any) -> None:
-    """One more line, seen on the disk; what a crash left unfinished is cut off first."""
-    try:
-        with open(path, "ab") as file:
-            file.truncate(files.read_bytes(path).rfind(b"\n") + 1)
-            file.write(files.dump(data))
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        raise InputError(f"{files.shown(path)} cannot be written: {files.reason(error)}") from None
-
-
-def _lines(path: Path, read: Callable[[Any], Any]) -> tuple[Any, ...] | None:
-    """What the lines of a file say; None if there is no file."""
-    try:
-        file = path.stat()
-    except FileNotFoundError:
-        return None
-    return _read_lines(path, read, file.st_mtime_ns, file.st_size)
-
-
-@functools.lru_cache(maxsize=128)
-def _read_lines(path: Path, read: Callable[[Any], Any], changed: int, size: int) -> tuple[Any, ...]:
-    """The lines of a file, read again only when the file has changed: a page asks every second."""
-    try:
-        lines = files.read_bytes(path).split(b"\n")[:-1]
-    except OSError as error:
-        raise InputError(f"{files.shown(path)} cannot be read: {files.reason(error)}") from None
-    content = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            content.append(read(files.DECODER.decode(line.decode())))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise InputError(f"{files.shown(path)}, line {number} is damaged: {error}") from None
-    return tuple(content)
 
 
 def _candidate(data: Any) -> Candidate:

@@ -16,6 +16,8 @@ from typing import Any
 
 from dpviz.privacy import InputError
 from dpviz.privacy.registry import Value
+from dpviz.privacy.risk import FPRS, Risk
+from dpviz.privacy.rounding import percent_number
 from dpviz.runs.store.imported import guarantee_of
 from dpviz.runs.store.records import Run
 from dpviz.runs.store.run_files import reason
@@ -45,6 +47,7 @@ def exported_run(run: Run) -> ExportedRun:
         parameters["sample_rate"] = spec.sample_rate
     parameters |= {"run_id": run.id, "kind": run.kind, "title": run.title}
     parameters |= {"guarantee": _guarantee_words(run), "rests_on": "; ".join(guarantee.assumptions)}
+    parameters["risk"] = _risk_words(run.risk)
     return ExportedRun(run.id, run.title or spec.recipe or run.id, parameters)
 
 
@@ -54,6 +57,15 @@ def _guarantee_words(run: Run) -> str:
         return "no sound epsilon"
     steps = "all planned steps" if run.kind == "measured" else "the logged steps"
     return f"sound epsilon {_word(sound.upper)} at delta {run.spec.delta} for {steps}"
+
+
+def _risk_words(risk: Risk | None) -> str:
+    """The upper bounds, each rounded up; they rest on what epsilon rests on."""
+    if risk is None:
+        return "no risk is stated"
+    shares = (f"{percent_number(risk.tpr(fpr).upper)} % at {percent_number(fpr)} % false alarms" for fpr in FPRS)
+    advantage = percent_number(risk.advantage.upper)
+    return f"of the members the best attack finds at most {', '.join(shares)}; advantage at most {advantage} %"
 
 
 def _word(value: float | None) -> float | str | None:

@@ -8,6 +8,7 @@ import io
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 
@@ -70,6 +71,7 @@ def test_a_tracker_gives_back_the_numbers(name, place):
     assert parameters["schedule.name"] == "constant"
     assert parameters["run_id"] == run.id
     assert "adding or removing one example" in parameters["rests_on"]
+    assert parameters["risk"] == exported_run(run).parameters["risk"]
 
 
 @TRACKER_WARNINGS
@@ -154,7 +156,19 @@ def test_numbers_of_a_foreign_run_count_as_private():
     assert finite({"a": None, "b": math.inf, "c": 1.0}) == {"c": 1.0}
 
 
+def test_parameters_carry_the_risk_rounded_up():
+    run = made_run()
+    words = exported_run(run).parameters["risk"]
+    shares = [float(text) / 100 for text in re.findall(r"([\d.]+) %", words)]
+    stated = dict(zip(shares[1::2], shares[:-1:2], strict=True))
+    assert list(stated) == [0.001, 0.01, 0.1]
+    for fpr, tpr in stated.items():
+        assert run.risk.tpr(fpr).upper <= tpr <= 1.02 * run.risk.tpr(fpr).upper
+    assert run.risk.advantage.upper <= shares[-1] <= 1.02 * run.risk.advantage.upper
+
+
 def test_parameters_say_where_there_is_no_guarantee():
+    assert exported_run(made_run(method="sgd")).parameters["risk"] == "no risk is stated"
     assert exported_run(made_run(method="sgd")).parameters["guarantee"] == "no sound epsilon"
     no_noise = dataclasses.replace(made_run(), spec=made_spec(sigma=0.0))
     assert exported_run(no_noise).parameters["guarantee"].startswith("sound epsilon infinity at delta 1e-05")
