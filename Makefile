@@ -4,7 +4,7 @@ BIN := .venv/bin
 HOST ?= 127.0.0.1
 PORT ?= 8501
 
-.PHONY: app test test-faults test-trackers fuzz big-table lint format certify audits mutants bench clean
+.PHONY: app test test-faults test-speed test-gpu test-trackers fuzz big-table lint format certify audits mutants bench clean
 
 app: .venv/runtime
 	$(BIN)/python -m dpviz app --host $(HOST) --port $(PORT)
@@ -15,6 +15,14 @@ test: .venv/dev
 # What `make test` leaves out: servers and cluster nodes killed, doubled and pestered, in a real browser (some minutes).
 test-faults: .venv/dev
 	DPVIZ_CHROMIUM="$$(sh tests/find-chromium)" $(BIN)/python -m pytest -m faults
+
+# Bars in seconds: pointer, pages and Compare on a machine that does nothing else (two minutes).
+test-speed: .venv/dev
+	DPVIZ_CHROMIUM="$$(sh tests/find-chromium)" $(BIN)/python -m pytest -m speed -n 0
+
+# On a machine with a GPU: what `make test` checks with the CPU in its place, on CUDA or MPS (a minute).
+test-gpu: .venv/dev
+	$(BIN)/python -m pytest -m gpu tests/training -n 0 -rs
 
 # What `make test` skips: runs exported to MLflow, Weights & Biases and Trackio, and read back (their clients: a minute).
 test-trackers: .venv/trackers

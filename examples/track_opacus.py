@@ -52,7 +52,8 @@ def main():
     epochs = parser.parse_args().epochs
     torch.manual_seed(0)
     mnist = load("mnist", subset=300)
-    loader = DataLoader(TensorDataset(mnist.train_images, mnist.train_labels), batch_size=BATCH_SIZE)
+    images, test_images = mnist.inputs(mnist.train_images), mnist.inputs(mnist.test_images)
+    loader = DataLoader(TensorDataset(images, mnist.train_labels), batch_size=BATCH_SIZE)
     model = build_model()
     optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
     privacy_engine = PrivacyEngine(accountant="rdp")
@@ -66,7 +67,7 @@ def main():
     with dpviz.track(privacy_engine, delta=DELTA, name="Opacus, digits", dataset="mnist", epochs=epochs) as run:  # 2
         for epoch in range(1, epochs + 1):
             train(model, optimizer, loader)
-            accuracy, epsilon = test(model, mnist.test_images, mnist.test_labels), privacy_engine.get_epsilon(DELTA)
+            accuracy, epsilon = test(model, test_images, mnist.test_labels), privacy_engine.get_epsilon(DELTA)
             run.log(test_accuracy=accuracy, epsilon=epsilon)  # 3
             print(f"epoch {epoch}: test accuracy {accuracy:.4f}, Opacus' epsilon {epsilon:.4f}", flush=True)
     weights = sum(parameter.double().sum().item() for parameter in model.parameters())
