@@ -313,7 +313,7 @@ def test_a_server_joins_the_cluster_and_shows_its_sweep_in_a_browser(address, se
     while not workers() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert workers()
-    expect(page.get_by_text("2 of 2 runs done")).to_be_visible(timeout=WAIT)
+    expect(page.get_by_text("2 of 2 runs done").first).to_be_visible(timeout=WAIT)
     store, other = Store(runs), Store(tmp_path / "queue")
     sweep = result(store, sweep_ids(store)[0]).sweep
     queue = QueueRunner(other, threads=1)

@@ -49,7 +49,7 @@ def test_the_drawn_curve_is_swept_against_its_constant_at_its_own_epsilon(
     examples.fill("2000")
     examples.press("Enter")
     click(page.get_by_role("button", name="Launch sweep"))
-    expect(page.get_by_text("6 of 6 runs done")).to_be_visible(timeout=WAIT)
+    expect(page.get_by_text("6 of 6 runs done").first).to_be_visible(timeout=WAIT)
     sentence = page.get_by_text(re.compile("^(Winner|No winner)")).locator("..")
     expect(sentence).to_be_visible(timeout=WAIT)
     assert clicks <= MOST_CLICKS
