@@ -19,7 +19,7 @@ from dpviz.paths import cached_runs_folder
 from dpviz.privacy.registry import InputError
 from dpviz.runs.execution.job import RunOptions
 from dpviz.runs.execution.runner import AUTO, Runner
-from dpviz.runs.store.cached import CachedRun, cached_runs, read_cached, write_cached
+from dpviz.runs.store.cached import CachedRun, cached_runs, read_cached, read_checkpoint, write_cached
 from dpviz.runs.store.lock import Lock
 from dpviz.runs.store.records import RESUMABLE, Run
 from dpviz.runs.store.store import Store
@@ -168,7 +168,7 @@ class Reproduction:
                 if twin := self._twin(paper_run.spec):
                     yield Outcome(paper_run, "shared", self._write(_renamed(twin, paper_run), paper_run))
                     continue
-                run = self._train(paper_run.spec, runner, options, ends)
+                run = self._train(paper_run, runner, options, ends)
                 if reached(run, options.until):
                     state = "cached" if run.status == "done" else "shortened"
                     yield Outcome(paper_run, state, self._write(run, paper_run))
@@ -200,12 +200,12 @@ class Reproduction:
             cached = read_cached((self.folder or cached_runs_folder()) / paper / experiment / str(paper_run.seed))
             self.cached[paper_run.recipe, paper_run.seed] = cached
 
-    def _train(self, spec: RunSpec, runner: Runner, options: RunOptions, ends: float | None) -> Run:
+    def _train(self, paper_run: PaperRun, runner: Runner, options: RunOptions, ends: float | None) -> Run:
         """The run in the store, trained to its end or until the time is up."""
-        run_id = self._begun(spec)
+        run_id = self._begun(paper_run.spec) or self._adopted(paper_run)
         with _deadline(ends, runner.stop_all):
             if run_id is None:
-                run_id = runner.start(spec, options=options)
+                run_id = runner.start(paper_run.spec, options=options)
             elif not reached(self.store.get(run_id), options.until):
                 runner.resume(run_id, options=options)
             runner.wait(run_id)
@@ -213,7 +213,8 @@ class Reproduction:
 
     def _write(self, run: Run, paper_run: PaperRun) -> Run:
         paper, _, experiment = paper_run.recipe.partition("/")
-        written = write_cached(run, paper, experiment, folder=self.folder, replace=True)
+        checkpoint = None if run.status == "done" else self.store.read_checkpoint(run.id)
+        written = write_cached(run, paper, experiment, folder=self.folder, replace=True, checkpoint=checkpoint)
         self.cached[paper_run.recipe, paper_run.seed] = read_cached(written)
         return run
 
@@ -230,6 +231,14 @@ class Reproduction:
         """The run in the store with these settings, finished or not."""
         alike = (run for run in self.store.list().runs if run.key == spec.key)
         return next((run.id for run in alike if run.status in (*RESUMABLE, "done")), None)
+
+    def _adopted(self, paper_run: PaperRun) -> str | None:
+        """The shortened cached run, copied into the store to go on from its checkpoint."""
+        if not self._is_cached(paper_run, until=1):
+            return None
+        cached = self.cached[paper_run.recipe, paper_run.seed]
+        checkpoint = read_checkpoint(cached, self.folder)
+        return None if checkpoint is None else self.store.adopt(cached.run, checkpoint)
 
 
 def _renamed(twin: CachedRun, paper_run: PaperRun) -> Run:

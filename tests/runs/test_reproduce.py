@@ -144,14 +144,17 @@ def test_runs_that_are_to_be_short_are_cached_as_such_and_the_next_one_follows(r
     assert made(Reproduction(store, folder), PaperRun(ONE, 0), until=1) == []
 
 
-def test_a_shortened_run_is_made_whole_once_somebody_asks_for_it(reproduction, store, folder, tmp_path):
+def test_a_shortened_run_is_made_whole_from_its_checkpoint(reproduction, store, folder, tmp_path):
     made(reproduction, PaperRun(ONE, 0), until=1)
+    (short,) = cached_runs(folder).runs
     elsewhere = Reproduction(type(store)(tmp_path / "other"), folder)
     assert elsewhere.state(PaperRun(ONE, 0)) == "shortened"
     assert Reproduction(store, folder).state(PaperRun(ONE, 0)) == "begun"
     assert made(elsewhere, PaperRun(ONE, 0)) == [(ONE, "cached")]
     (item,) = cached_runs(folder).runs
     assert (item.run.status, len(item.run.epochs)) == ("done", item.run.spec.epochs)
+    assert item.run.epochs[:1] == short.run.epochs  # to the seconds: it went on from its checkpoint
+    assert not (folder / item.run.id / "checkpoint.pt").exists()
     assert made(elsewhere, PaperRun(ONE, 0), until=1) == []
 
 

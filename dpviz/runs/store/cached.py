@@ -1,7 +1,8 @@
 """Cached runs: full-length runs of the papers' experiments, in the same files as a person's own runs.
 
-`cached_runs/<paper>/<experiment>/<seed>/` holds spec.json, epochs.jsonl, status.json and provenance.json. Runs that
-forecasts were learnt from lie in `cached_runs/forecasts/<settings>/<seed>/`; no paper has them.
+`cached_runs/<paper>/<experiment>/<seed>/` holds spec.json, epochs.jsonl, status.json and provenance.json; of a run that
+was stopped early also checkpoint.pt, so that whoever makes it whole goes on from there. Runs that forecasts were learnt
+from lie in `cached_runs/forecasts/<settings>/<seed>/`; no paper has them.
 """
 
 from __future__ import annotations
@@ -72,7 +73,21 @@ def read_cached(folder: Path) -> CachedRun:
     return CachedRun(paper, experiment, int(seed), run)
 
 
-def write_cached(run: Run, paper: str, experiment: str, *, folder: Path | None = None, replace: bool = False) -> Path:
+def read_checkpoint(cached: CachedRun, folder: Path | None = None) -> bytes | None:
+    """Where a run that was stopped early can go on; None if nobody kept it."""
+    path = (folder or cached_runs_folder()) / cached.paper / cached.experiment / str(cached.seed) / files.CHECKPOINT
+    return files.read_bytes(path) if path.exists() else None
+
+
+def write_cached(
+    run: Run,
+    paper: str,
+    experiment: str,
+    *,
+    folder: Path | None = None,
+    replace: bool = False,
+    checkpoint: bytes | None = None,
+) -> Path:
     """Save a measured run as an experiment's, whole or not at all; an existing one is kept unless `replace`."""
     for name in (paper, experiment):
         if not NAME.fullmatch(name):
@@ -92,6 +107,8 @@ def write_cached(run: Run, paper: str, experiment: str, *, folder: Path | None =
         status = files.Status(run.status, run.created, run.error, None, numbers, spent=run.written, audit=run.audit)
         files.write_status(made, status)
         files.replace(made / files.PROVENANCE, files.dump(run.provenance.to_json()))
+        if checkpoint is not None:
+            files.replace(made / files.CHECKPOINT, checkpoint)
         if target.exists():
             shutil.rmtree(target)
         os.rename(made, target)

@@ -18,7 +18,7 @@ import secrets
 import shutil
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -86,13 +86,28 @@ class Store:
         self._work: dict[str, Work] = {}
 
     def create(self, spec: AnySpec, *, title: str = "", owner: str = "", run_id: str = "") -> str:
-        """A new queued run, locked by this store. It appears whole: readers never see a half-made folder.
+        """A new queued run, locked by this store.
 
         `run_id` is one from `new_id`, for those who must know it before the run is there.
         """
         run_id, title = run_id or new_id(), check_title(title)
         nothing = Spending(0, None, 0.0) if isinstance(spec, ImportedSpec) else spending(check_spec(spec), 0)
         status = files.Status("queued", _now(), "", None, labels(spec, None), owner or self.owner, nothing)
+        more = {files.TITLE: files.dump({"title": title})} if title else {}
+        self._work[run_id] = Work(self._put(run_id, spec, status, more), spec, status)
+        return run_id
+
+    def adopt(self, run: Run, checkpoint: bytes) -> str:
+        """A copy of a stopped run from elsewhere, to be resumed here."""
+        run_id, spec = new_id(), check_spec(run.own_spec)
+        numbers = labels(spec, run.epochs[-1] if run.epochs else None)
+        status = files.Status("stopped", run.created, "", run.provenance, numbers, self.owner, run.written, run.audit)
+        epochs = b"".join(files.dump(record.to_json()) for record in run.epochs)
+        self._put(run_id, spec, status, {files.EPOCHS: epochs, files.CHECKPOINT: checkpoint}).release()
+        return run_id
+
+    def _put(self, run_id: str, spec: AnySpec, status: files.Status, more: Mapping[str, bytes]) -> Lock:
+        """Write a new run's files and lock it. It appears whole: readers never see a half-made folder."""
         made = self.folder / f".new-{run_id}"
         with self._writing("the run cannot be saved"):
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -102,16 +117,15 @@ class Store:
                 lock.reserve()
                 files.write_spec(made, spec)
                 files.write_status(made, status)
-                if title:
-                    files.replace(made / files.TITLE, files.dump({"title": title}))
+                for name, data in more.items():
+                    files.replace(made / name, data)
                 os.rename(made, self.folder / run_id)
                 files.sync_folder(self.folder)
             except OSError:
                 lock.release()
                 shutil.rmtree(made, ignore_errors=True)
                 raise
-        self._work[run_id] = Work(lock, spec, status)
-        return run_id
+        return lock
 
     def claim(self, run_id: str) -> Run:
         """Lock a stopped, interrupted or failed run in order to go on with it. A finished run never changes."""
