@@ -25,7 +25,13 @@ expect.set_options(timeout=30_000)  # a busy machine is no reason to fail
 
 ROOT = Path(__file__).parents[1]
 APP = ROOT / "app.py"
-CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+CHROMIUM_NAMES = (
+    "chromium-headless-shell",
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+)
 CHROMIUM_ARGUMENTS = (
     "--no-sandbox",
     "--disable-gpu",

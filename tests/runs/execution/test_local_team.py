@@ -91,7 +91,7 @@ def test_a_run_whose_worker_is_killed_goes_on_from_its_last_epoch_and_ends_with_
 
 
 def test_a_stop_ends_all_workers_and_a_resumed_run_has_as_many_again(store):
-    spec = small_spec(epochs=40)
+    spec = small_spec(epochs=20)
     begun = threading.Event()
     runner = QueueRunner(store, threads=2, on_epoch=lambda run_id, record: begun.set())
     run_id = runner.start(spec, options=TWO)
@@ -100,7 +100,7 @@ def test_a_stop_ends_all_workers_and_a_resumed_run_has_as_many_again(store):
     assert runner.wait(run_id, 60)
     stopped = store.get(run_id)
     assert stopped.status == "stopped"
-    assert 0 < len(stopped.epochs) < 40
+    assert 0 < len(stopped.epochs) < 20
     deadline = time.monotonic() + 20
     while workers_of_this_test() and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -109,7 +109,7 @@ def test_a_stop_ends_all_workers_and_a_resumed_run_has_as_many_again(store):
     assert runner.wait(run_id, 120)
     run = store.get(run_id)
     runner.close()
-    assert (run.status, len(run.epochs), run.provenance.workers) == ("done", 40, 2)
+    assert (run.status, len(run.epochs), run.provenance.workers) == ("done", 20, 2)
 
 
 def test_a_run_that_diverges_fails_in_words_and_is_not_begun_again(runner, caplog):
