@@ -13,6 +13,7 @@ from dpviz.privacy.rounding import (
 )
 
 __all__ = [
+    "alarms_text",
     "delta_text",
     "epsilon_kind",
     "epsilon_number",
@@ -28,16 +29,19 @@ def sigma_text(sigma: float) -> str:
     return f"{sigma:.4g}"
 
 
-def risk_sentence(risk: Risk, fpr: float) -> str:
-    """What a risk means, for one false-positive rate: an upper bound, rounded up."""
+def alarms_text(fpr: float) -> str:
+    """A false-positive rate in words: 1 false alarm in 1,000."""
     often = round(1 / fpr) if fpr > 0 else 0
     if fpr == 0:
-        alarms = "no false alarm"
-    elif abs(often * fpr - 1) < 1e-9 and often > 1:
-        alarms = f"1 false alarm in {often:,}"
-    else:
-        alarms = f"false alarms for {100 * fpr:g} % of the others"
+        return "no false alarm"
+    if abs(often * fpr - 1) < 1e-9 and often > 1:
+        return f"1 false alarm in {often:,}"
+    return f"false alarms for {100 * fpr:g} % of the others"
+
+
+def risk_sentence(risk: Risk, fpr: float) -> str:
+    """What a risk means, for one false-positive rate: an upper bound, rounded up."""
     return (
-        f"An attacker who accepts {alarms} finds at most {percent_number(risk.tpr(fpr).upper)} % of the members; "
-        f"without any model it would be {percent_number(fpr)} %."
+        f"An attacker who accepts {alarms_text(fpr)} finds at most {percent_number(risk.tpr(fpr).upper)} % of the "
+        f"members; without any model it would be {percent_number(fpr)} %."
     )

@@ -1,70 +1,52 @@
-"""Risk as data and as pictures: the trade-off curve with its band, and a thousand people."""
+"""Risk as data for pictures and tables: the trade-off curve with its band, and what is found at a chosen rate."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
-import plotly.graph_objects as go
 
 from dpviz.privacy.risk import Risk
 from dpviz.privacy.rounding import epsilon_number, percent_text
-from dpviz.views.axes import COLOURS, GREY, PALE, layout, tinted
-from dpviz.views.numbers import risk_sentence
+from dpviz.views.numbers import alarms_text, risk_sentence
 
-__all__ = ["people_figure", "people_frame", "risk_sentence", "risk_table", "trade_off_figure", "trade_off_frame"]
+__all__ = ["rates_frame", "risk_sentence", "risk_table", "trade_off_frame"]
 
 LEAST_FPR = 1e-4
-PEOPLE, PER_ROW = 1000, 50
-GUESSED, EXPOSED, SAFE = "found by guessing alone", "found because of the model, at most", "not found"
-TICKS = [10.0**power for power in range(-4, 1)]
-PERCENT_TICKS = {"tickvals": TICKS, "ticktext": [f"{100 * tick:g} %" for tick in TICKS]}
+PEOPLE = 1000
 
 
-def trade_off_frame(risk: Risk, points: int = 200) -> pd.DataFrame:
+def trade_off_frame(risk: Risk, points: int = 120) -> pd.DataFrame:
     """The share of members found (lower, upper) at false-positive rates from 0.01 % to 1."""
     fprs = np.geomspace(LEAST_FPR, 1.0, points)
     lower, upper = risk.curve(fprs)
     return pd.DataFrame({"fpr": fprs, "lower": lower, "upper": upper})
 
 
-def trade_off_figure(
-    frames: Mapping[str, pd.DataFrame], fpr: float = 0.001, *, log: bool = True, height: int = 360
-) -> go.Figure:
-    """One band per schedule, the chosen false-positive rate, and what guessing finds without any model."""
-    figure = go.Figure(layout=layout("False alarms (of non-members)", "Members found", height=height))
-    for index, (name, frame) in enumerate(frames.items()):
-        colour = COLOURS[index % len(COLOURS)]
-        figure.add_scatter(
-            x=[*frame["fpr"], *frame["fpr"][::-1]],
-            y=[*frame["upper"], *frame["lower"][::-1]],
-            fill="toself",
-            fillcolor=tinted(colour, 0.25),
-            line={"width": 0},
-            hoverinfo="skip",
-            showlegend=False,
-        )
-        figure.add_scatter(
-            x=frame["fpr"],
-            y=frame["upper"],
-            name=name,
-            mode="lines",
-            line={"color": colour, "width": 2, "dash": "dot" if index else "solid"},  # both are seen where they meet
-            customdata=frame["lower"],
-            hovertemplate="%{x:.3%} false alarms: %{customdata:.3%} to %{y:.3%} of the members<extra>"
-            + name
-            + "</extra>",
-        )
-    line = np.geomspace(LEAST_FPR, 1.0, 50)
-    figure.add_scatter(
-        x=line, y=line, name="guessing", mode="lines", line={"color": GREY, "dash": "dash"}, hoverinfo="skip"
-    )
-    if fpr > 0:
-        figure.add_vline(x=fpr, line={"color": GREY, "width": 1})
-    axis = {"type": "log", **PERCENT_TICKS} if log else {"tickformat": ".0%"}
-    return figure.update_xaxes(**axis).update_yaxes(**axis)
+def rates_frame(risk: Risk, fprs: Sequence[float]) -> pd.DataFrame:
+    """A row per false-positive rate to choose from: what is found there in numbers, words and a thousand people.
+
+    `guessed` and `found` count people; who is found is rounded up, and those found by guessing are among them.
+    """
+    return pd.DataFrame(_rate_row(risk, fpr) for fpr in fprs)
+
+
+def _rate_row(risk: Risk, fpr: float) -> dict[str, Any]:
+    lower, upper = risk.tpr(fpr)
+    found = min(PEOPLE, math.ceil(PEOPLE * upper - 1e-9))
+    return {
+        "fpr": fpr,
+        "lower": lower,
+        "upper": upper,
+        "alarms": alarms_text(fpr),
+        "share": percent_text(lower, upper),
+        "sentence": risk_sentence(risk, fpr),
+        "guessed": min(found, round(PEOPLE * fpr)),
+        "found": found,
+    }
 
 
 def risk_table(risks: Mapping[str, Risk], fpr: float = 0.001) -> pd.DataFrame:
@@ -81,29 +63,3 @@ def _table_row(name: str, risk: Risk, fpr: float) -> dict[str, str]:
         "μ (regret)": f"{epsilon_number(mu)} ({regret:.2g})",
         "Kind": risk.kind.partition(", because")[0],
     }
-
-
-def people_frame(risk: Risk, fpr: float = 0.001) -> pd.DataFrame:
-    """A thousand members, each in a place and a group. Who is found is rounded up."""
-    exposed = min(PEOPLE, math.ceil(PEOPLE * risk.tpr(fpr).upper - 1e-9))
-    guessed = min(exposed, round(PEOPLE * fpr))
-    number = np.arange(PEOPLE)
-    group = np.where(number < guessed, GUESSED, np.where(number < exposed, EXPOSED, SAFE))
-    return pd.DataFrame({"column": number % PER_ROW, "row": number // PER_ROW, "group": group})
-
-
-def people_figure(frame: pd.DataFrame, *, height: int = 260) -> go.Figure:
-    """A dot per person, in the colour of its group."""
-    figure = go.Figure(layout=layout("", "", height=height))
-    for group, colour in ((GUESSED, COLOURS[0]), (EXPOSED, COLOURS[1]), (SAFE, PALE)):
-        people = frame[frame["group"] == group]
-        figure.add_scatter(
-            x=people["column"],
-            y=people["row"],
-            name=f"{len(people):,} {group}",
-            mode="markers",
-            marker={"color": colour, "size": 5},
-            hoverinfo="skip",
-        )
-    hidden = {"showgrid": False, "zeroline": False, "showticklabels": False, "title": None}
-    return figure.update_xaxes(**hidden).update_yaxes(autorange="reversed", **hidden)

@@ -27,14 +27,10 @@ def test_any_rate_has_its_words(fpr, words):
     assert f"accepts {words}" in views.risk_sentence(FOUND, fpr)
 
 
-def test_the_curve_is_a_band_with_the_chosen_rate_and_the_guessing_line():
+def test_the_curve_is_a_band_from_guessing_upwards():
     frame = views.trade_off_frame(FOUND)
     assert ((frame["fpr"] <= frame["lower"]) & (frame["lower"] <= frame["upper"])).all()
-    figure = views.trade_off_figure({"mine": frame, "pinned": frame}, fpr=0.01)
-    assert [trace.name for trace in figure.data if trace.name] == ["mine", "pinned", "guessing"]
-    assert list(figure.data[1].y) == list(frame["upper"])
-    assert [shape.x0 for shape in figure.layout.shapes] == [0.01]
-    assert figure.layout.xaxis.type == figure.layout.yaxis.type == "log"
+    assert frame["fpr"].iloc[[0, -1]].tolist() == pytest.approx([1e-4, 1.0])
 
 
 def test_the_table_has_a_row_per_schedule_with_bands_and_their_kind():
@@ -46,21 +42,16 @@ def test_the_table_has_a_row_per_schedule_with_bands_and_their_kind():
     assert float(table["μ (regret)"][0].split()[0]) >= FOUND.gdp.mu
 
 
-def test_no_curve_gives_axes_with_labels():
-    figure = views.trade_off_figure({}, fpr=0.0, log=False)
-    assert [trace.name for trace in figure.data] == ["guessing"]
-    assert figure.layout.yaxis.title.text == "Members found"
-
-
 @pytest.mark.parametrize("fpr", [0.0, 0.001, 0.1, 1.0])
 def test_of_a_thousand_people_as_many_are_found_as_the_bound_says_rounded_up(fpr):
-    groups = views.people_frame(FOUND, fpr)["group"].value_counts()
-    exposed = groups.get(views.GUESSED, 0) + groups.get(views.EXPOSED, 0)
-    assert groups.sum() == 1000
-    assert exposed - 1 < 1000 * FOUND.tpr(fpr).upper <= exposed + 1e-6
-    assert groups.get(views.GUESSED, 0) == round(1000 * fpr)
+    row = views.rates_frame(FOUND, [fpr]).iloc[0]
+    assert (row["lower"], row["upper"]) == FOUND.tpr(fpr)
+    assert row["found"] - 1 < 1000 * row["upper"] <= row["found"] + 1e-6
+    assert row["guessed"] == round(1000 * fpr) <= row["found"] <= 1000
 
 
-def test_the_legend_counts_the_people():
-    figure = views.people_figure(views.people_frame(FOUND, 0.1))
-    assert sum(int(trace.name.split()[0].replace(",", "")) for trace in figure.data) == 1000
+def test_a_rate_comes_with_the_words_of_the_page():
+    row = views.rates_frame(FOUND, [0.01]).iloc[0]
+    assert row["sentence"] == views.risk_sentence(FOUND, 0.01)
+    assert row["alarms"] == "1 false alarm in 100"
+    assert row["share"] == views.risk_table({"mine": FOUND}, 0.01)["Members found"][0]

@@ -25,8 +25,9 @@ from dpviz.ui.schedule.outlook import (
     known_runs,
     live_forecast,
 )
+from dpviz.ui.schedule.risk_plot import risk_plot
 from dpviz.ui.schedule.search import search_panel
-from dpviz.ui.schedule.settings import FPRS, OWN_DATA, Settings, read_settings, session_key, settings_panel
+from dpviz.ui.schedule.settings import OWN_DATA, Settings, read_settings, settings_panel
 from dpviz.views.numbers import epsilon_kind, epsilon_remark, epsilon_text
 
 PASTE = "paste"  # the place of what is wrong with a list
@@ -192,29 +193,11 @@ def _guarantee(it: Board, settings: Settings) -> None:
 
 
 def _risk(it: Board, settings: Settings) -> None:
-    from dpviz.views import risk as views
+    from dpviz.views.risk import risk_table
 
-    mine = settings.risk(it.sigmas)
-    risks = {"this schedule": mine, **{pin.name: settings.risk(pin.sigmas) for pin in it.pins}}
-    left, right = st.columns(2, gap="medium")
-    fpr = left.select_slider(
-        "False alarms that the attacker accepts",
-        FPRS,
-        format_func=lambda rate: f"1 in {1 / rate:,.0f}",
-        key=session_key("fpr"),
-        persist_state="session",
-    )
-    words = views.risk_sentence(mine, fpr)
-    frames = {name: views.trade_off_frame(each) for name, each in risks.items()}
-    left.plotly_chart(
-        views.trade_off_figure(frames, fpr),
-        alt="Members found against false alarms, one band per schedule. " + words,
-        config={"displayModeBar": False},
-    )
-    right.markdown(f"**{words}**")
-    people = views.people_frame(mine, fpr)
-    right.plotly_chart(views.people_figure(people), alt=f"1,000 members. {words}", config={"displayModeBar": False})
-    st.table(views.risk_table(risks, fpr), hide_index=True, border="horizontal")
+    risks = {"this schedule": settings.risk(it.sigmas), **{pin.name: settings.risk(pin.sigmas) for pin in it.pins}}
+    risk_plot(risks, settings.fpr)
+    st.table(risk_table(risks, settings.fpr), hide_index=True, border="horizontal")
     st.caption(
         "The attacker sees every noisy step, knows all other examples and has any computer; who sees only the model "
         "finds fewer. Advantage: the most by which the share of members found exceeds the share of false alarms. μ: "

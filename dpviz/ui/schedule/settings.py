@@ -42,7 +42,12 @@ from dpviz.views.numbers import delta_text
 
 OWN_DATA = "own"
 MAX_SIZE = 1_000_000_000
-FPRS = (1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)  # that the slider has
+# False-positive rates to choose from: 1 in n, with an n that makes a short decimal. About ten in each power of ten.
+ONE_IN = (
+    *(10_000, 8000, 6400, 5000, 4000, 3200, 2500, 2000, 1600, 1250, 1000, 800, 640, 500, 400, 320, 250, 200, 160, 125),
+    *(100, 80, 64, 50, 40, 32, 25, 20, 16, 10, 8, 5, 4, 2),
+)
+FPRS = tuple(1 / n for n in ONE_IN)
 LAST = "schedule.settings"  # in the session: the settings that the board was priced with last
 
 

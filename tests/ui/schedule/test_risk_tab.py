@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -35,14 +36,22 @@ def choose(at: AppTest, measure: str) -> None:
     at.selectbox(key="schedule.measure").set_value(measure).run()
 
 
+def choose_rate(at: AppTest, fpr: float) -> None:
+    at.session_state[settings.session_key("fpr")] = fpr
+    at.run()
+
+
 def test_it_says_what_the_curve_and_the_pinned_ones_mean_at_the_chosen_rate(at):
     next(button for button in at.button if button.label == "Match").click().run()
     open_tab(at)
     pin = board(at).pins[0]
     risks = [Settings().risk(sigmas) for sigmas in (board(at).sigmas, pin.sigmas)]
     for fpr in (0.001, 0.05):
-        at.select_slider(key="schedule.fpr").set_value(fpr).run()
-        assert f"**{risk_sentence(risks[0], fpr)}**" in [text.value for text in at.markdown]
+        choose_rate(at, fpr)
+        sent = json.loads(at.get("bidi_component")[-1].proto.json)[0]
+        assert sent["rates"][sent["chosen"]]["sentence"] == risk_sentence(risks[0], fpr)
+        assert [curve["name"] for curve in sent["curves"]] == ["this schedule", pin.name]
+        assert [curve["found"][sent["chosen"]] for curve in sent["curves"]] == [each.tpr(fpr).upper for each in risks]
         assert list(at.table[0].value["Schedule"]) == ["this schedule", pin.name]
         assert list(at.table[0].value["Members found"]) == [percent_text(*each.tpr(fpr)) for each in risks]
 
@@ -64,7 +73,7 @@ def test_a_risk_is_worked_out_once_and_only_where_it_is_shown(at):
     sentence = risk_sentence(Settings().risk(board(at).sigmas), 0.001)
     assert f"What it means: {sentence}" in [text.value for text in at.markdown]
     open_tab(at)
-    at.select_slider(key="schedule.fpr").set_value(0.1).run()
+    choose_rate(at, 0.1)
     assert settings._risk.cache_info().misses == worked_out + 1
 
 
@@ -133,16 +142,30 @@ def test_the_risk_follows_the_pen_and_lands_where_it_was(dashboard: str, new_pag
     assert float(value.inner_text().rpartition("–")[2].strip(" %")) == pytest.approx(upper, rel=2e-3)
 
 
-def test_the_slider_changes_the_sentence_and_the_people(dashboard: str, new_page):
+def test_sentence_and_people_follow_the_line_and_the_page_follows_when_it_is_let_go(dashboard: str, new_page):
     page: Page = new_page(dashboard, color_scheme="dark")
     page.get_by_role("tab", name="Risk").click()
     found = Settings().risk(Schedule.of("linear").sigmas(Settings.epochs).tolist())
     tab = page.get_by_role("tabpanel", name="Risk")
+    line, members_found = tab.get_by_role("slider", name="False alarms that"), tab.locator("tbody td").nth(1)
     expect(tab.get_by_text(risk_sentence(found, 0.001))).to_be_visible()
-    expect(page.get_by_text("1 found by guessing alone")).to_be_visible()
-    slider = page.get_by_role("slider", name="False alarms that the attacker accepts")
-    slider.focus()
-    slider.press("End")
-    expect(tab.get_by_text(risk_sentence(found, 0.5))).to_be_visible()
-    expect(page.get_by_text("500 found by guessing alone")).to_be_visible()
+    expect(tab.get_by_text("1 found by guessing alone")).to_be_visible()
+    line.scroll_into_view_if_needed()
+    start, goal = line.bounding_box(), tab.locator("svg.plot").get_by_text("10 %", exact=True).first.bounding_box()
+    page.mouse.move(start["x"] + start["width"] / 2, start["y"] + start["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(goal["x"] + goal["width"] / 2, start["y"] + 50, steps=5)
+    expect(tab.get_by_text(risk_sentence(found, 0.1))).to_be_visible()
+    expect(tab.get_by_text("100 found by guessing alone")).to_be_visible()
+    expect(members_found).to_have_text(percent_text(*found.tpr(0.001)))  # Python has not heard of it
+    page.mouse.up()
+    expect(members_found).to_have_text(percent_text(*found.tpr(0.1)))
+    line.press("End")
+    expect(line).to_have_attribute("aria-valuetext", re.compile(r"^1 false alarm in 2: .* % of the members$"))
+    line.press("ArrowLeft")
+    expect(members_found).to_have_text(percent_text(*found.tpr(0.25)))
+    page.reload()
+    page.get_by_role("tab", name="Risk").click()
+    expect(tab.get_by_text(risk_sentence(found, 0.25))).to_be_visible()
+    expect(tab.get_by_text("250 found by guessing alone")).to_be_visible()
     expect(page.get_by_test_id("stException")).to_have_count(0)
