@@ -12,7 +12,7 @@ app: .venv/runtime
 test: .venv/dev
 	DPVIZ_CHROMIUM="$$(sh tests/find-chromium)" $(BIN)/python -m pytest -n 2 --dist loadfile
 
-# What `make test` leaves out: servers and cluster nodes killed, doubled and pestered, in a real browser (some minutes).
+# What `make test` leaves out: servers, nodes and workers killed and doubled, in real browsers and clusters (some minutes).
 test-faults: .venv/dev
 	DPVIZ_CHROMIUM="$$(sh tests/find-chromium)" $(BIN)/python -m pytest -m faults
 

@@ -21,6 +21,11 @@ from tests.views.made_runs import keep, made_run
 
 BUNDLE = "devtools/third_party/lighthouse/lighthouse-dt-bundle.js"
 LITERAL = re.compile(r"`/\*! axe v(?:[^`\\]|\\.)*`", re.DOTALL)
+# What fades in has its full colour once its animations have ended; a spinner's never do.
+FADED_IN = """async () => {
+  const ending = document.getAnimations().filter(({ effect }) => effect.getComputedTiming().endTime < Infinity);
+  await Promise.allSettled(ending.map(({ finished }) => finished));
+}"""
 FAILING = ("moderate", "serious", "critical")
 
 
@@ -58,7 +63,7 @@ def test_axe_finds_nothing_moderate_or_worse(
     page = new_page(f"{address}/{place.url_path}", color_scheme=scheme)
     expect(page.get_by_role("heading", level=1)).to_be_visible()
     expect(page.get_by_test_id("stStatusWidget")).to_have_count(0)
-    page.wait_for_timeout(1500)  # what fades in has its full colour
+    page.evaluate(FADED_IN)
     page.evaluate(axe)
     violations = page.evaluate("async () => (await axe.run()).violations")
     assert [

@@ -82,6 +82,7 @@ def processes(*titles: bytes) -> list[int]:
     return found
 
 
+@pytest.mark.faults
 def test_twelve_members_finish_with_one_worker_killed_and_their_curves_equal_those_of_the_queue(
     store, ray_runner, tmp_path, caplog
 ):
@@ -152,6 +153,7 @@ def test_two_workers_of_two_nodes_share_a_run_and_one_that_is_killed_changes_not
         ray_runner.start(spec, options=RunOptions("cpu", workers=3))
 
 
+@pytest.mark.faults
 def test_what_a_killed_worker_may_have_spent_is_charged_and_a_secure_run_pays_for_it_again(store, ray_runner):
     run_id = ray_runner.start(small_spec(epochs=60, learning_rate=0.8, secure=True))
     deadline = time.monotonic() + 60
@@ -200,7 +202,7 @@ print(run_id)
 """
 
 
-@pytest.mark.parametrize("where", ["queue", "ray"])
+@pytest.mark.parametrize("where", ["queue", pytest.param("ray", marks=pytest.mark.faults)])
 def test_the_runner_of_a_server_that_ends_is_closed_and_leaves_no_step_unrecorded(where, request, tmp_path, python):
     store = Store(tmp_path / "runs")
     process = python(ENDING, store.folder, request.getfixturevalue("address") if where == "ray" else "")
@@ -261,6 +263,7 @@ def sweep_command(file: Path, folder: Path, *flags: str) -> subprocess.Popen[byt
     return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=pipe, stderr=pipe)
 
 
+@pytest.mark.faults
 def test_the_command_line_gives_a_sweep_to_the_cluster_and_its_curves_are_those_of_the_queue(address, tmp_path):
     file = tmp_path / "sweep.toml"
     file.write_text(TEXT)

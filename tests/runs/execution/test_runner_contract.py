@@ -96,15 +96,15 @@ def test_a_run_starts_at_once_and_ends_with_the_numbers_of_any_other_runner(stor
 
 
 def test_what_is_stopped_has_spent_its_checkpoints_ledger_and_goes_on_bit_for_bit(store, runner, tmp_path):
-    spec = small_spec(epochs=150, learning_rate=0.9)
+    spec = small_spec(epochs=80, learning_rate=0.9)
     run_id = runner.start(spec)
     until(lambda: runner.progress(run_id) and store.get(run_id).epochs)
-    assert runner.progress(run_id).steps == 1500
+    assert runner.progress(run_id).steps == 800
     runner.stop(run_id)
     assert runner.wait(run_id, 30)
     stopped = store.get(run_id)
     assert stopped.status == "stopped"
-    assert 1 <= len(stopped.epochs) < 150
+    assert 1 <= len(stopped.epochs) < 80
     ledger = Ledger(Phase(*phase) for phase in from_bytes(store.read_checkpoint(run_id))["trainer"]["spent"])
     assert stopped.spent.steps == ledger.steps >= stopped.epochs[-1].step
     assert stopped.spent.epsilon_sound == pytest.approx(epsilon(ledger, spec.delta).upper, rel=5e-3)
