@@ -98,14 +98,16 @@ def _paper(name: str, data: Mapping[str, Any]) -> Paper:
 
 
 _FOLDERS = _folders()
-_TOML = {name: tomllib.loads((it / "paper.toml").read_text(encoding="utf-8")) for name, it in _FOLDERS.items()}
+_TOML = {name: tomllib.loads((folder / "paper.toml").read_text(encoding="utf-8")) for name, folder in _FOLDERS.items()}
 _PAPERS = sorted((_paper(name, data) for name, data in _TOML.items()), key=lambda paper: paper.order)
 PAPERS: Named[Paper] = Named("paper", {paper.name: paper for paper in _PAPERS})
 REPORTED: tuple[Reported, ...] = tuple(number for name in PAPERS for number in _reported(name, _FOLDERS[name]))
 _EVERY = tuple(recipe for name in PAPERS for recipe in _recipes(name))
-RECIPES: Named[Recipe] = Named("recipe", {it.name: it for it in _EVERY if isinstance(it, Recipe)})
-LOCAL_RECIPES: Named[LocalRecipe] = Named("recipe", {it.name: it for it in _EVERY if isinstance(it, LocalRecipe)})
-TITLES: dict[str, str] = {it.name: it.title for it in _EVERY} | {
+RECIPES: Named[Recipe] = Named("recipe", {recipe.name: recipe for recipe in _EVERY if isinstance(recipe, Recipe)})
+LOCAL_RECIPES: Named[LocalRecipe] = Named(
+    "recipe", {recipe.name: recipe for recipe in _EVERY if isinstance(recipe, LocalRecipe)}
+)
+TITLES: dict[str, str] = {recipe.name: recipe.title for recipe in _EVERY} | {
     f"{name}/{short}": title for name in PAPERS for short, title in _TOML[name].get("titles", {}).items()
 }
 """What people call an experiment, also one that is reported without a recipe."""

@@ -100,7 +100,7 @@ class Board:
         return next(name for name in (first, *(f"{first} {k}" for k in range(2, 99))) if name not in taken)
 
 
-def board() -> Board:
+def current_board() -> Board:
     """The session's board. A new session opens the share link in the address, if there is one."""
     if BOARD not in st.session_state:
         new = Board(EditorState((), ""), FIRST)
@@ -116,18 +116,18 @@ def board() -> Board:
 def act(action: Callable[..., None], *arguments: Any, place: str = "") -> None:
     """Do what a button says; what a person has to correct is shown, not raised."""
     try:
-        action(board(), *arguments)
+        action(current_board(), *arguments)
     except InputError as error:
-        board().say(problem=str(error), place=place)
+        current_board().say(problem=str(error), place=place)
 
 
-def drawn(it: Board) -> None:
+def drawn(board: Board) -> None:
     """A drawing arrived; one that was undone may have another length."""
-    it.say()
-    st.session_state[session_key("epochs")] = len(it.sigmas)
+    board.say()
+    st.session_state[session_key("epochs")] = len(board.sigmas)
 
 
-def open_link(it: Board, text: str) -> None:
+def open_link(board: Board, text: str) -> None:
     sigmas, fields = decode(text)
     settings = Settings.from_link(len(sigmas), fields)
     note = "This schedule and its settings come from the address."
@@ -136,40 +136,40 @@ def open_link(it: Board, text: str) -> None:
             f" It asked for {fields['adjacency']} neighbours, which have no price with {settings.sampling} batches; "
             f"the same epsilon holds for {settings.adjacency} neighbours, as shown here."
         )
-    _take_list(it, "curve of the address", sigmas, note)
+    _take_list(board, "curve of the address", sigmas, note)
     write_settings(settings)
 
 
 # --- other curves
 
 
-def push_preset(it: Board) -> None:
+def push_preset(board: Board) -> None:
     """The preset that is chosen, with its knobs as they are."""
     entry = SCHEDULES[st.session_state[PRESET]]
     schedule = Schedule.of(entry.name, **knob_values(entry, PRESET))
-    it.take(Origin(f"{entry.title.lower()} preset", schedule), len(it.sigmas))
+    board.take(Origin(f"{entry.title.lower()} preset", schedule), len(board.sigmas))
 
 
-def change_epochs(it: Board) -> None:
+def change_epochs(board: Board) -> None:
     """Another number of epochs; one that cannot be used changes nothing."""
     epochs = read_settings().epochs
-    if epochs != len(it.sigmas):
-        it.resize(epochs)
-        it.say()
+    if epochs != len(board.sigmas):
+        board.resize(epochs)
+        board.say()
 
 
-def paste(it: Board, text: str) -> None:
+def paste(board: Board, text: str) -> None:
     """A list of sigmas, from a text or a file; the number of epochs follows."""
     sigmas = parse_csv(text).values
-    _take_list(it, "your list", sigmas, f"{len(sigmas)} epochs were read.")
+    _take_list(board, "your list", sigmas, f"{len(sigmas)} epochs were read.")
 
 
-def _take_list(it: Board, name: str, sigmas: Sequence[float], note: str = "") -> None:
-    it.take(Origin(name, Schedule.custom(sigmas)), len(sigmas), note)
+def _take_list(board: Board, name: str, sigmas: Sequence[float], note: str = "") -> None:
+    board.take(Origin(name, Schedule.custom(sigmas)), len(sigmas), note)
     st.session_state[session_key("epochs")] = len(sigmas)
 
 
-def paste_bytes(it: Board, data: bytes) -> None:
+def paste_bytes(board: Board, data: bytes) -> None:
     """A file that was uploaded."""
     refuse_if_read_only()
     check_size(len(data))
@@ -177,126 +177,128 @@ def paste_bytes(it: Board, data: bytes) -> None:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InputError("the file is not text; give a CSV file with one sigma a line") from None
-    paste(it, text)
+    paste(board, text)
 
 
 # --- buttons
 
 
-def fit(it: Board) -> None:
+def fit(board: Board) -> None:
     """Keep the shape, meet the target."""
     settings = read_settings()
     measure = MEASURES[settings.measure]
     symbol = measure.symbol
     if settings.budget is None:
         raise InputError(f"there is no target; type one under Target {symbol} first")
-    found = calibrate(it.sigmas, settings.sample_rate, settings.budget, settings.delta, settings.assumptions)
-    it.editor.push([rounded_up(sigma) for sigma in found.sigmas])
-    cost, risk = settings.price(it.sigmas), settings.live_risk(it.sigmas)
+    found = calibrate(board.sigmas, settings.sample_rate, settings.budget, settings.delta, settings.assumptions)
+    board.editor.push([rounded_up(sigma) for sigma in found.sigmas])
+    cost, risk = settings.price(board.sigmas), settings.live_risk(board.sigmas)
     price = f"ε {epsilon_text(cost)}"
     achieved = f"{symbol} {risk.text} at {price}" if risk else price
     share = (risk or cost).upper / settings.budget.value
     target = settings.budget.value
     goal = f"{target:g}" if measure.most == math.inf else f"{100 * target:g} %"
-    it.say(f"Scaled by {found.factor:.4g}: {achieved}; its upper end is {100 * share:.2f} % of the target {goal}.")
+    board.say(f"Scaled by {found.factor:.4g}: {achieved}; its upper end is {100 * share:.2f} % of the target {goal}.")
 
 
-def match(it: Board) -> None:
+def match(board: Board) -> None:
     """Pin the constant that costs the same."""
     settings = read_settings()
-    found = matching_constant(it.sigmas, settings.sample_rate, settings.delta, settings.assumptions)
+    found = matching_constant(board.sigmas, settings.sample_rate, settings.delta, settings.assumptions)
     constant = rounded_up(found.sigmas[0])
-    curve = Curve(f"constant {constant:g}", (constant,) * len(it.sigmas))
-    known = any(pin.name == curve.name for pin in it.pins)
-    if not known and len(it.pins) < MAX_PINS:
-        it.pins.append(curve)
-    it.say(
+    curve = Curve(f"constant {constant:g}", (constant,) * len(board.sigmas))
+    known = any(pin.name == curve.name for pin in board.pins)
+    if not known and len(board.pins) < MAX_PINS:
+        board.pins.append(curve)
+    board.say(
         f"A constant σ = {sigma_text(constant)} costs the same: ε {epsilon_text(settings.price(curve.sigmas))}, "
-        f"this curve {epsilon_text(settings.price(it.sigmas))}."
+        f"this curve {epsilon_text(settings.price(board.sigmas))}."
     )
 
 
-def mirror(it: Board) -> None:
+def mirror(board: Board) -> None:
     """Turn the curve round."""
     settings = read_settings()
-    before = settings.price(it.sigmas)
-    it.editor.push(it.sigmas[::-1])
-    after = settings.price(it.sigmas)
-    it.say(
+    before = settings.price(board.sigmas)
+    board.editor.push(board.sigmas[::-1])
+    after = settings.price(board.sigmas)
+    board.say(
         f"Mirrored: ε was {epsilon_text(before)} and is {epsilon_text(after)}. The order of the epochs does not change "
         "epsilon; it may well change the accuracy."
     )
 
 
-def pin(it: Board) -> None:
-    if len(it.pins) >= MAX_PINS:
+def pin(board: Board) -> None:
+    if len(board.pins) >= MAX_PINS:
         raise InputError(f"{MAX_PINS} schedules are pinned; remove one before you pin another")
-    it.pins.append(Curve(it.name, it.sigmas))
-    it.say()
+    board.pins.append(Curve(board.name, board.sigmas))
+    board.say()
 
 
-def unpin(it: Board, index: int) -> None:
-    del it.pins[index]
-    it.say()
+def unpin(board: Board, index: int) -> None:
+    del board.pins[index]
+    board.say()
 
 
-def use_pin(it: Board, index: int) -> None:
-    _take_list(it, it.pins[index].name, it.pins[index].sigmas)
+def use_pin(board: Board, index: int) -> None:
+    _take_list(board, board.pins[index].name, board.pins[index].sigmas)
 
 
-def pins_text(it: Board) -> str:
+def pins_text(board: Board) -> str:
     """The pins for the browser's tab to keep, so that a reload does not lose them; empty: there are none."""
-    return json.dumps([[pin.name, list(pin.sigmas)] for pin in it.pins]) if it.pins else ""
+    return json.dumps([[pin.name, list(pin.sigmas)] for pin in board.pins]) if board.pins else ""
 
 
-def restore_pins(it: Board, text: str) -> None:
+def restore_pins(board: Board, text: str) -> None:
     """The pins that the tab kept; it may be anybody's text, so whatever is odd about it is refused."""
     try:
         pairs = json.loads(text)
         pins = [Curve(str(name)[:60], check_sigmas(sigmas).tolist()) for name, sigmas in pairs]
     except (ValueError, TypeError, RecursionError):
         raise InputError("the pinned curves that this tab kept cannot be read") from None
-    if not it.pins:
-        it.pins = [pin for pin in pins if len(pin.sigmas) <= MAX_EPOCHS and max(pin.sigmas) <= MAX_SIGMA][:MAX_PINS]
+    if not board.pins:
+        board.pins = [pin for pin in pins if len(pin.sigmas) <= MAX_EPOCHS and max(pin.sigmas) <= MAX_SIGMA][:MAX_PINS]
 
 
-def address(it: Board, settings: Settings) -> str:
+def address(board: Board, settings: Settings) -> str:
     """What the address says of the board, so that a reload keeps it; empty for a new board.
 
     Empty as well for sigmas that a link cannot hold: what is in the address is what lies on the board.
     """
-    if (it.sigmas, settings) == (FIRST.sigmas(Settings.epochs), Settings()):
+    if (board.sigmas, settings) == (FIRST.sigmas(Settings.epochs), Settings()):
         return ""
     try:
-        return encode(it.sigmas, settings.to_link())
+        return encode(board.sigmas, settings.to_link())
     except InputError:
         return ""
 
 
-def share(it: Board) -> None:
+def share(board: Board) -> None:
     """Show the address of the schedule and its settings."""
     settings = read_settings()
-    text = encode(it.sigmas, settings.to_link())
+    text = encode(board.sigmas, settings.to_link())
     held, _ = decode(text)
-    it.say(f"The address holds this schedule (four digits of each σ: ε {epsilon_text(settings.price(held))}). Copy it:")
-    it.link = f"{(st.context.url or '').partition('?')[0].rstrip('/')}/?s={text}"
+    board.say(
+        f"The address holds this schedule (four digits of each σ: ε {epsilon_text(settings.price(held))}). Copy it:"
+    )
+    board.link = f"{(st.context.url or '').partition('?')[0].rstrip('/')}/?s={text}"
 
 
 # --- out of the page
 
 
-def no_sweep(it: Board) -> str:
+def no_sweep(board: Board) -> str:
     """Why the curve has no constant to be compared with; empty if it has one."""
-    if 0 in it.sigmas:
+    if 0 in board.sigmas:
         return "An epoch without noise costs infinity: there is no constant of the same ε."
-    return "A flat curve is its own constant." if len(set(it.sigmas)) == 1 else ""
+    return "A flat curve is its own constant." if len(set(board.sigmas)) == 1 else ""
 
 
-def handover(it: Board, settings: Settings, *, sweep: bool = False) -> ScheduleHandover:
+def handover(board: Board, settings: Settings, *, sweep: bool = False) -> ScheduleHandover:
     """What the Train page needs to fill in its form, and to say what it changes."""
     return ScheduleHandover(
-        Schedule.custom(it.sigmas),
-        len(it.sigmas),
+        Schedule.custom(board.sigmas),
+        len(board.sigmas),
         settings.dataset,
         settings.dataset_size,
         settings.batch_size,
@@ -306,12 +308,12 @@ def handover(it: Board, settings: Settings, *, sweep: bool = False) -> ScheduleH
     )
 
 
-def as_json(it: Board, settings: Settings) -> dict[str, Any]:
+def as_json(board: Board, settings: Settings) -> dict[str, Any]:
     """The schedule, its settings, its epsilon and what that means, to keep."""
-    cost = settings.price(it.sigmas)
+    cost = settings.price(board.sigmas)
     ends = {"lower": cost.lower, "upper": cost.upper}
     return {
-        "schedule": Schedule.custom(it.sigmas).to_json(),
+        "schedule": Schedule.custom(board.sigmas).to_json(),
         "dataset": None if settings.dataset == OWN_DATA else settings.dataset,
         "dataset_size": settings.dataset_size,
         "batch_size": settings.batch_size,
@@ -323,7 +325,7 @@ def as_json(it: Board, settings: Settings) -> dict[str, Any]:
             "wide": cost.wide,
             "fallback": cost.fallback,
         },
-        "risk": settings.risk(it.sigmas).to_json(),
+        "risk": settings.risk(board.sigmas).to_json(),
     }
 
 

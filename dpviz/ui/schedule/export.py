@@ -149,17 +149,17 @@ def opacus_script(sigmas: tuple[float, ...], settings: Settings) -> str:
     )
 
 
-def _json(it: Board, settings: Settings) -> bytes:
-    return json.dumps(as_json(it, settings), indent=2, allow_nan=False).encode()
+def _json(board: Board, settings: Settings) -> bytes:
+    return json.dumps(as_json(board, settings), indent=2, allow_nan=False).encode()
 
 
-def _csv(it: Board, settings: Settings) -> bytes:
-    frame = path_frame(it.sigmas, settings.sample_rate, settings.delta, settings.assumptions)
+def _csv(board: Board, settings: Settings) -> bytes:
+    frame = path_frame(board.sigmas, settings.sample_rate, settings.delta, settings.assumptions)
     return frame.to_csv(index=False).encode()
 
 
-def _script(it: Board, settings: Settings) -> bytes:
-    return opacus_script(it.sigmas, settings).encode()
+def _script(board: Board, settings: Settings) -> bytes:
+    return opacus_script(board.sigmas, settings).encode()
 
 
 SCHEDULE_FORMATS: tuple[FileFormat[[Board, Settings]], ...] = (

@@ -100,13 +100,13 @@ def forecast_buttons(settings: Settings) -> None:
     st.button("Suggest", help=help, on_click=act, args=(ask_for_suggestion,))
 
 
-def ask_for_suggestion(it: Board) -> None:
+def ask_for_suggestion(board: Board) -> None:
     """Search for the best schedule at the target, in the background."""
     settings = read_settings()
-    start_search(it, settings, chosen_response(settings))
+    start_search(board, settings, chosen_response(settings))
 
 
-def fit_to_accuracy(it: Board) -> None:
+def fit_to_accuracy(board: Board) -> None:
     """Keep the shape, reach an accuracy: the most noise with which that is expected."""
     from dpviz.views.forecast import expected_words  # with pandas
 
@@ -114,12 +114,12 @@ def fit_to_accuracy(it: Board) -> None:
     response, aim = chosen_response(settings), st.session_state[AIM]
     if response is None or aim is None:
         raise InputError("there is no accuracy to aim at; type one, and choose whose accuracy is forecast")
-    factor = scale_to_accuracy(response, it.sigmas, aim / 100)
-    it.editor.push([float(f"{factor * sigma:.4g}") for sigma in it.sigmas])
-    forecast = response.forecast(it.sigmas, settings.batch_size)
+    factor = scale_to_accuracy(response, board.sigmas, aim / 100)
+    board.editor.push([float(f"{factor * sigma:.4g}") for sigma in board.sigmas])
+    forecast = response.forecast(board.sigmas, settings.batch_size)
     outside = "" if forecast.in_domain else f" Outside of what was measured: {forecast.why_not}."
-    price = epsilon_text(settings.price(it.sigmas))
-    it.say(f"Scaled by {factor:.4g}: accuracy to expect {expected_words(forecast)} at ε {price}.{outside}")
+    price = epsilon_text(settings.price(board.sigmas))
+    board.say(f"Scaled by {factor:.4g}: accuracy to expect {expected_words(forecast)} at ε {price}.{outside}")
 
 
 def known_runs() -> list[Summary]:

@@ -16,7 +16,7 @@ from dpviz.ui.common.editor import Certified, Curve, schedule_editor
 from dpviz.ui.common.handover import PLAIN, hand_over
 from dpviz.ui.common.knobs import choose, knob_inputs
 from dpviz.ui.schedule import board as drawing
-from dpviz.ui.schedule.board import PRESET, Board, act, board
+from dpviz.ui.schedule.board import PRESET, Board, act, current_board
 from dpviz.ui.schedule.check_panel import check_panel
 from dpviz.ui.schedule.outlook import (
     chosen_response,
@@ -44,23 +44,23 @@ def prepare() -> None:
 @st.fragment
 def schedule_page() -> None:
     """Presets and board on the left, settings on the right, details under both; a stroke reruns no more than this."""
-    it = board()
+    board = current_board()
     settings = read_settings()
     left, right = st.columns([3, 1], gap="medium")
     with left:
-        _preset_row(it)
-        _editor(it, settings)
-        _buttons(it, settings)
+        _preset_row(board)
+        _editor(board, settings)
+        _buttons(board, settings)
         search_panel()
-        _notes(it)
+        _notes(board)
         check_panel(settings)
     with right:
         settings_panel(on_epochs=partial(act, drawing.change_epochs))
         forecast_choice(settings)
-    _details(it, settings)
+    _details(board, settings)
 
 
-def _preset_row(it: Board) -> None:
+def _preset_row(board: Board) -> None:
     push = partial(act, drawing.push_preset)
     with st.container(horizontal=True, vertical_alignment="bottom"):
         entry = choose("Preset", SCHEDULES, PRESET, leave_out=(CUSTOM,), default="linear", on_change=push)
@@ -76,7 +76,7 @@ def _preset_row(it: Board) -> None:
                 disabled=bool(read_only()),
                 help=read_only() or None,
             )
-            _problem(it, PASTE)  # the popover would cover the place under the board
+            _problem(board, PASTE)  # the popover would cover the place under the board
 
 
 def _use_pasted() -> None:
@@ -89,24 +89,24 @@ def _use_file() -> None:
         act(drawing.paste_bytes, file.getvalue(), place=PASTE)
 
 
-def _editor(it: Board, settings: Settings) -> None:
-    cost, forecast = settings.price(it.sigmas), live_forecast(settings)
-    pins = [Curve(pin.name, pin.sigmas, settings.price(pin.sigmas).upper) for pin in it.pins]
+def _editor(board: Board, settings: Settings) -> None:
+    cost, forecast = settings.price(board.sigmas), live_forecast(settings)
+    pins = [Curve(pin.name, pin.sigmas, settings.price(pin.sigmas).upper) for pin in board.pins]
     schedule_editor(
-        it.editor,
+        board.editor,
         key="schedule.editor",
         table=rdp_table(settings.sample_rate),
         steps_per_epoch=settings.steps,
         delta=settings.delta,
-        ghost=it.ghost,
+        ghost=board.ghost,
         pinned=pins,
         target=settings.target,
         certified=Certified(cost.lower, cost.upper, epsilon_text(cost), epsilon_kind(cost)),
-        measure=settings.live_risk(it.sigmas),
+        measure=settings.live_risk(board.sigmas),
         forecast=forecast,
         height=470 if forecast else 380,
-        link=drawing.address(it, settings),
-        kept=drawing.pins_text(it),
+        link=drawing.address(board, settings),
+        kept=drawing.pins_text(board),
         on_draw=lambda _: act(drawing.drawn),
         on_open=partial(act, drawing.open_link),
         on_restore=partial(act, drawing.restore_pins),
@@ -115,7 +115,7 @@ def _editor(it: Board, settings: Settings) -> None:
         st.caption(f"This number: {epsilon_remark(cost)}.")
 
 
-def _buttons(it: Board, settings: Settings) -> None:
+def _buttons(board: Board, settings: Settings) -> None:
     with st.container(horizontal=True):
         goal = MEASURES[settings.measure].symbol
         fit_help = "Keep the shape and scale it to the target."
@@ -126,8 +126,8 @@ def _buttons(it: Board, settings: Settings) -> None:
         )
         st.button("Mirror", on_click=act, args=(drawing.mirror,), help="Turn the curve round: ε stays.")
         st.button("Pin", on_click=act, args=(drawing.pin,), help="Keep this curve in the plot, up to four.")
-        if it.pins:
-            _pins(it, settings)
+        if board.pins:
+            _pins(board, settings)
         st.button(
             "Share link",
             on_click=act,
@@ -135,7 +135,7 @@ def _buttons(it: Board, settings: Settings) -> None:
             help="Copy the address: it holds all of this.",
         )
         own = "Choose one of the datasets to train on." if settings.dataset == OWN_DATA else ""
-        reason = own or drawing.no_sweep(it)
+        reason = own or drawing.no_sweep(board)
         sweep = st.button(
             "Sweep against its constant",
             disabled=bool(reason),
@@ -148,54 +148,57 @@ def _buttons(it: Board, settings: Settings) -> None:
             help=own or "Go to Train with everything filled in.",
         )
     if train or sweep:
-        hand_over(drawing.handover(it, settings, sweep=sweep))
+        hand_over(drawing.handover(board, settings, sweep=sweep))
         st.switch_page("pages/train.py")
 
 
-def _pins(it: Board, settings: Settings) -> None:
-    with st.popover(f"Pinned ({len(it.pins)})"):
-        for index, pin in enumerate(it.pins):
+def _pins(board: Board, settings: Settings) -> None:
+    with st.popover(f"Pinned ({len(board.pins)})"):
+        for index, pin in enumerate(board.pins):
             with st.container(horizontal=True, vertical_alignment="center"):
                 st.markdown(f"{pin.name}: ε {epsilon_text(settings.price(pin.sigmas))}", width="stretch")
                 st.button("Use", key=f"use {index}", on_click=act, args=(drawing.use_pin, index))
                 st.button("Remove", key=f"remove {index}", on_click=act, args=(drawing.unpin, index))
 
 
-def _problem(it: Board, place: str) -> None:
-    if it.problem and it.place == place:
-        input_error(InputError(it.problem))
+def _problem(board: Board, place: str) -> None:
+    if board.problem and board.place == place:
+        input_error(InputError(board.problem))
 
 
-def _notes(it: Board) -> None:
-    _problem(it, "")
-    if it.note:
-        st.info(it.note)
-    if it.link:
-        st.code(it.link, language=None, wrap_lines=True)
+def _notes(board: Board) -> None:
+    _problem(board, "")
+    if board.note:
+        st.info(board.note)
+    if board.link:
+        st.code(board.link, language=None, wrap_lines=True)
 
 
 # --- under the board
 
 
-def _details(it: Board, settings: Settings) -> None:
+def _details(board: Board, settings: Settings) -> None:
     """Only the tab that is open is worked out."""
     tabs = st.tabs(TABS, key="schedule.tab", on_change="rerun")
     for tab, fill in zip(tabs, (_guarantee, _risk, _trade_off, _price_tags, _what_if, _files), strict=True):
         if tab.open:
             with tab:
-                fill(it, settings)
+                fill(board, settings)
 
 
-def _guarantee(it: Board, settings: Settings) -> None:
-    phases = settings.phases(it.sigmas)
+def _guarantee(board: Board, settings: Settings) -> None:
+    phases = settings.phases(board.sigmas)
     guarantee = steps_guarantee(*PLAIN, phases, settings.delta, settings.assumptions)
-    guarantee_card(guarantee, settings.risk(it.sigmas))
+    guarantee_card(guarantee, settings.risk(board.sigmas))
 
 
-def _risk(it: Board, settings: Settings) -> None:
+def _risk(board: Board, settings: Settings) -> None:
     from dpviz.views.risk import risk_table
 
-    risks = {"this schedule": settings.risk(it.sigmas), **{pin.name: settings.risk(pin.sigmas) for pin in it.pins}}
+    risks = {
+        "this schedule": settings.risk(board.sigmas),
+        **{pin.name: settings.risk(pin.sigmas) for pin in board.pins},
+    }
     risk_plot(risks, settings.fpr)
     st.table(risk_table(risks, settings.fpr), hide_index=True, border="horizontal")
     st.caption(
@@ -206,7 +209,7 @@ def _risk(it: Board, settings: Settings) -> None:
     )
 
 
-def _trade_off(it: Board, settings: Settings) -> None:
+def _trade_off(board: Board, settings: Settings) -> None:
     from dpviz.views import forecast as views
 
     response = chosen_response(settings)
@@ -216,7 +219,7 @@ def _trade_off(it: Board, settings: Settings) -> None:
             "Train learns it."
         )
         return
-    frame = views.shape_frame(response, it.sigmas, settings.price, settings.batch_size)
+    frame = views.shape_frame(response, board.sigmas, settings.price, settings.batch_size)
     words = views.shape_words(frame, response)
     st.markdown(words)
     runs = views.runs_frame(response, known_runs())
@@ -224,19 +227,19 @@ def _trade_off(it: Board, settings: Settings) -> None:
     st.caption("Dots: runs that the forecast rests on, at their sound ε, whatever their schedule and number of epochs.")
 
 
-def _price_tags(it: Board, settings: Settings) -> None:
+def _price_tags(board: Board, settings: Settings) -> None:
     from dpviz.views.schedules import price_tag_figure, price_tag_frame, price_tag_words
 
-    frame = price_tag_frame(it.sigmas, settings.sample_rate, settings.delta, settings.assumptions)
+    frame = price_tag_frame(board.sigmas, settings.sample_rate, settings.delta, settings.assumptions)
     words = price_tag_words(frame)
     st.markdown(words)
     st.plotly_chart(price_tag_figure(frame), alt=words, config={"displayModeBar": False})
 
 
-def _what_if(it: Board, settings: Settings) -> None:
+def _what_if(board: Board, settings: Settings) -> None:
     from dpviz.views.schedules import what_if_figure, what_if_frame, what_if_table
 
-    frame = what_if_frame(it.sigmas, settings.sample_rate, settings.delta)
+    frame = what_if_frame(board.sigmas, settings.sample_rate, settings.delta)
     st.markdown("This very curve, under other assumptions.")
     left, right = st.columns(2, gap="medium")
     left.table(what_if_table(frame), hide_index=True, border="horizontal")
@@ -250,16 +253,16 @@ def _what_if(it: Board, settings: Settings) -> None:
     )
 
 
-def _files(it: Board, settings: Settings) -> None:
+def _files(board: Board, settings: Settings) -> None:
     from dpviz.ui.schedule.export import SCHEDULE_FORMATS, opacus_script, script_epsilons
 
-    opacus, tight = script_epsilons(it.sigmas, settings)
+    opacus, tight = script_epsilons(board.sigmas, settings)
     with st.container(horizontal=True):
-        download_buttons(SCHEDULE_FORMATS, "schedule", it, settings)
+        download_buttons(SCHEDULE_FORMATS, "schedule", board, settings)
     st.markdown(
         f"A training script for Opacus with this schedule. It prints ε by Opacus' RDP accountant, at the end {opacus}. "
         f"dpviz's own for the same steps is {tight}."
     )
     if settings.sampling != "poisson" or settings.adjacency != "add-remove":
         st.caption("The script draws Poisson batches, and Opacus prices neighbours with one example more or less.")
-    st.code(opacus_script(it.sigmas, settings), language="python", height=360)
+    st.code(opacus_script(board.sigmas, settings), language="python", height=360)

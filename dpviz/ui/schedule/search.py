@@ -60,15 +60,15 @@ class Search:
     def _search(self) -> None:
         from dpviz.forecast.suggest import suggest  # with scipy.optimize: nobody waits for it here
 
-        it = self.settings
+        settings = self.settings
         try:
             self.suggestion = suggest(
                 self.response,
                 self.target,
-                it.sample_rate,
-                it.delta,
-                it.assumptions,
-                batch_size=it.batch_size,
+                settings.sample_rate,
+                settings.delta,
+                settings.assumptions,
+                batch_size=settings.batch_size,
                 on_progress=self._progress,
             )
         except Cancelled:
@@ -81,13 +81,13 @@ class Search:
 SEARCH: Slot[Search | None] = Slot("schedule.search", None)
 
 
-def start_search(it: Board, settings: Settings, response: Response | None) -> None:
+def start_search(board: Board, settings: Settings, response: Response | None) -> None:
     """Begin to search for the best schedule at the target; an older search ends."""
     if response is None or settings.measure != "epsilon" or settings.target is None:
         raise InputError("a suggestion needs a target ε; choose ε as the number that follows the pen and type a target")
-    _others(it)
+    _others(board)
     _cancel()
-    it.say()
+    board.say()
     SEARCH.set(Search(response, settings, settings.target))
 
 
@@ -115,22 +115,22 @@ def _cancel() -> None:
         search.cancel()
 
 
-def _take(it: Board, search: Search) -> None:
+def _take(board: Board, search: Search) -> None:
     """Pin what was found and offer to check it."""
     if search.suggestion is None:
         raise InputError(search.problem or "the search ended without a schedule; try another target")
-    it.pins[:] = [*_others(it), Curve(SUGGESTED, search.suggestion.best.sigmas)]
+    board.pins[:] = [*_others(board), Curve(SUGGESTED, search.suggestion.best.sigmas)]
     offer_check(search.suggestion, search.response, search.settings)
     best = search.suggestion.best
-    it.say(
+    board.say(
         f"Pinned as “{SUGGESTED}” after {search.seconds:.1f} s, use it from there: accuracy to expect "
         f"{100 * best.accuracy:.1f} % at ε {epsilon_number(best.epsilon)}. {search.suggestion.words}"
     )
 
 
-def _others(it: Board) -> list[Curve]:
+def _others(board: Board) -> list[Curve]:
     """The pins that a suggestion stands beside; refused if there is no room."""
-    others = [pin for pin in it.pins if pin.name != SUGGESTED]
+    others = [pin for pin in board.pins if pin.name != SUGGESTED]
     if len(others) >= MAX_PINS:
         raise InputError(f"{MAX_PINS} schedules are pinned; remove one before you ask for another")
     return others

@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from dpviz.ui.common.actions import Action, action_buttons, wish_button
-from dpviz.ui.schedule.board import BOARD, board, handover
+from dpviz.ui.schedule.board import BOARD, current_board, handover
 from dpviz.ui.schedule.settings import read_settings
 from dpviz.ui.train.run_form import QUICK_EPOCHS, QUICK_EXAMPLES, start_from, take_over
 from dpviz.ui.train.state import ASKED, QUICK_LOOK, TRAIN
@@ -38,10 +38,12 @@ def _drawing() -> None:
         st.markdown(":small[Draw one noise multiplier for each epoch and watch epsilon follow; then train it here.]")
         st.page_link("pages/schedule.py", label="Draw a schedule", icon=":material/draw:")
         return
-    sigmas = board().sigmas
+    sigmas = current_board().sigmas
     st.markdown(
         f":small[{len(sigmas)} epochs, σ from {sigma_text(sigmas[0])} to {sigma_text(sigmas[-1])}, with its dataset, "
         "batch size and δ.]"
     )
-    take = Action("Use my drawing", lambda: take_over(handover(board(), read_settings())), "Fills in the form below.")
+    take = Action(
+        "Use my drawing", lambda: take_over(handover(current_board(), read_settings())), "Fills in the form below."
+    )
     action_buttons(TRAIN, "drawing", [take])
