@@ -38,7 +38,7 @@ Made by `dpviz suggest --recipe NAME --target-epsilon E --check --publish`: the 
 budget and the best constant noise of equal tight epsilon, trained over three new seeds each. Accuracies are means over
 seeds in percent; the difference is paired, in points, with its 95 % interval. *Expected* is the gain that the forecast
 claimed before, give or take what one run of each may differ; the last column says whether that gain lies in the
-interval that was measured.
+interval that was measured. By chance alone one interval in twenty does not hold the true difference.
 
 | recipe | ε | epochs | suggested | constant | expected | measured | inside |
 | --- | --- | --- | --- | --- | --- | --- | --- |
