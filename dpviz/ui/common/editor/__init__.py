@@ -21,13 +21,14 @@ from dpviz.forecast.response import Response
 from dpviz.forecast.seen import shifts
 from dpviz.privacy.registry import InputError
 from dpviz.privacy.schedules import check_sigmas
+from dpviz.ui.common.svg_component import svg_component
 
 MAX_EPOCHS = 300
 MAX_SIGMA = 1000.0
 
-_FOLDER = Path(__file__).parent
-# Inline components are one module, so the parts are joined; each uses names of those before it.
 _PARTS = (
+    "editor.html",
+    "editor.css",
     "geometry.js",
     "curves.js",
     "history.js",
@@ -41,12 +42,7 @@ _PARTS = (
     "mount.js",
 )
 
-_mount = st.components.v2.component(
-    "dpviz_schedule_editor",
-    html=(_FOLDER / "editor.html").read_text(encoding="utf-8"),
-    css=(_FOLDER / "editor.css").read_text(encoding="utf-8"),
-    js="\n".join((_FOLDER / part).read_text(encoding="utf-8") for part in _PARTS),
-)
+_mount = svg_component("dpviz_schedule_editor", Path(__file__).parent, _PARTS)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,5 @@
 // Where things are on screen. A Frame is made anew when the size, the axis or the number of epochs changes.
 
-const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
-
 // What is drawn is what Python gets and what a share link keeps: four digits.
 const fourDigits = (value) => Number(value.toPrecision(4));
 

@@ -1,19 +1,5 @@
 // The plot as SVG: a background that changes with the frame, and a foreground that changes with every pointer move.
 
-const SVG = "http://www.w3.org/2000/svg";
-
-function append(parent, tag, attributes, text) {
-  const node = document.createElementNS(SVG, tag);
-  setAll(node, attributes);
-  if (text !== undefined) node.textContent = text;
-  parent.append(node);
-  return node;
-}
-
-function setAll(node, attributes) {
-  for (const name in attributes) node.setAttribute(name, attributes[name]);
-}
-
 /** A number for an axis: short, without trailing zeros. */
 function axisNumber(value) {
   if (value >= 1e6) return value.toExponential(0).replace("+", "");

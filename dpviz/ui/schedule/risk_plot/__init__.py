@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from dpviz.privacy.risk import Risk
+from dpviz.ui.common.svg_component import svg_component
 from dpviz.ui.schedule.settings import FPRS, session_key
 
 if TYPE_CHECKING:
@@ -21,14 +22,9 @@ if TYPE_CHECKING:
 
 KEY = "schedule.risk"
 
-_FOLDER = Path(__file__).parent
+_PARTS = ("risk_plot.html", "risk_plot.css", "axes.js", "risk_plot.js")
 
-_mount = st.components.v2.component(
-    "dpviz_risk_plot",
-    html=(_FOLDER / "risk_plot.html").read_text(encoding="utf-8"),
-    css=(_FOLDER / "risk_plot.css").read_text(encoding="utf-8"),
-    js="\n".join((_FOLDER / part).read_text(encoding="utf-8") for part in ("axes.js", "risk_plot.js")),
-)
+_mount = svg_component("dpviz_risk_plot", Path(__file__).parent, _PARTS)
 
 
 def risk_plot(risks: Mapping[str, Risk], fpr: float) -> None:

@@ -1,22 +1,7 @@
 // Where shares are on screen: both axes are logarithmic, from 0.01 % to all.
 
-const SVG = "http://www.w3.org/2000/svg";
 const LEAST = 1e-4;
 const TICKS = [1e-4, 1e-3, 1e-2, 0.1, 1];
-
-const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
-
-function append(parent, tag, attributes, text) {
-  const node = document.createElementNS(SVG, tag);
-  setAll(node, attributes);
-  if (text !== undefined) node.textContent = text;
-  parent.append(node);
-  return node;
-}
-
-function setAll(node, attributes) {
-  for (const name in attributes) node.setAttribute(name, attributes[name]);
-}
 
 class Axes {
   constructor(width, height) {

@@ -11,7 +11,8 @@ const PER_ROW = 50;
 class RiskPlot {
   constructor(root) {
     this.root = root;
-    for (const name of ["plot", "grid", "labels", "guessing", "bands", "curves", "line", "points", "people", "sentence"]) {
+    this.svg = root.querySelector(".plot");
+    for (const name of ["grid", "labels", "guessing", "bands", "curves", "line", "points", "people", "sentence"]) {
       this[name] = root.querySelector(`.${name}`);
     }
     this.legend = root.querySelector(".trade-off .legend");
@@ -22,7 +23,7 @@ class RiskPlot {
   #listen() {
     this.listening = new AbortController();
     const { signal } = this.listening;
-    const on = (name, handle) => this.plot.addEventListener(name, handle, { signal });
+    const on = (name, handle) => this.svg.addEventListener(name, handle, { signal });
     on("pointerdown", (event) => this.#pointerDown(event));
     on("pointermove", (event) => this.#isDragging(event) && this.#moveTo(event));
     on("pointerup", (event) => this.#pointerUp(event));
@@ -31,7 +32,7 @@ class RiskPlot {
     on("keydown", (event) => this.#keyDown(event));
     on("focusout", () => this.#send());
     this.resizing = new ResizeObserver(() => this.#layout());
-    this.resizing.observe(this.plot);
+    this.resizing.observe(this.svg);
   }
 
   destroy() {
@@ -67,10 +68,10 @@ class RiskPlot {
   }
 
   #layout() {
-    const { clientWidth: width, clientHeight: height } = this.plot;
+    const { clientWidth: width, clientHeight: height } = this.svg;
     if (!width || !this.data) return; // not on screen yet: the observer calls again
     this.axes = new Axes(width, height);
-    this.plot.setAttribute("viewBox", `0 0 ${width} ${height}`);
+    this.svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     this.axes.draw(this.grid, this.labels);
     this.guessing.setAttribute("d", this.axes.line([LEAST, 1], [LEAST, 1]));
     for (const layer of [this.bands, this.curves, this.points]) layer.replaceChildren();
@@ -162,9 +163,9 @@ class RiskPlot {
     this.#send();
     this.line.focus({ preventScroll: true });
     this.line.classList.remove("keyboard");
-    this.plot.setPointerCapture(event.pointerId);
-    this.drag = { id: event.pointerId, left: this.plot.getBoundingClientRect().left, before: this.chosen };
-    this.plot.classList.add("dragging");
+    this.svg.setPointerCapture(event.pointerId);
+    this.drag = { id: event.pointerId, left: this.svg.getBoundingClientRect().left, before: this.chosen };
+    this.svg.classList.add("dragging");
     // A finger may be about to scroll: the line follows once it moves sideways, or is lifted.
     if (event.pointerType !== "touch") this.#moveTo(event);
   }
@@ -183,7 +184,7 @@ class RiskPlot {
 
   #letGo() {
     this.drag = null;
-    this.plot.classList.remove("dragging");
+    this.svg.classList.remove("dragging");
   }
 
   #keyDown(event) {
@@ -205,18 +206,7 @@ class RiskPlot {
   }
 }
 
-// Streamlit calls this on mount and whenever the data change; only the clean-up of the latest call is the end.
 export default function ({ data: [data], parentElement, setStateValue }) {
-  let plot = parentElement.riskPlot;
-  if (!plot?.plot.isConnected) {
-    plot?.destroy();
-    plot = parentElement.riskPlot = new RiskPlot(parentElement);
-  }
-  plot.update(data, (choice) => setStateValue("choice", choice));
-  const call = (plot.calls = (plot.calls ?? 0) + 1);
-  return () => {
-    if (plot.calls !== call) return;
-    plot.destroy();
-    if (parentElement.riskPlot === plot) delete parentElement.riskPlot;
-  };
+  const tell = (choice) => setStateValue("choice", choice);
+  return show(parentElement, "riskPlot", RiskPlot, (plot) => plot.update(data, tell));
 }
