@@ -15,12 +15,13 @@ from torch import Tensor
 from dpviz.privacy import InputError, Schedule, epsilon
 from dpviz.privacy.audit import one_run_bound
 from dpviz.training import checkpoint
-from dpviz.training.audit import CanaryClipping, OneRunAudit, StepAudit
+from dpviz.training.audit import CanaryClipping, StepAudit
 from dpviz.training.data.readers import Data, load
 from dpviz.training.engine import Trainer
 from dpviz.training.gradients.clipping import build_clipping
 from dpviz.training.gradients.per_example import PerExample
 from dpviz.training.losses import build_loss
+from dpviz.training.one_run_audit import OneRunAudit
 from dpviz.training.pricing import audit_refusal, planned_guarantee
 from dpviz.training.random_streams import Seeded
 from dpviz.training.spec import RunSpec
