@@ -143,11 +143,12 @@ def _papers(args: argparse.Namespace) -> Result:
     rows = experiments(results, args.which)
     checked = findings((claim for claim in CLAIMS.values() if args.which in (None, claim.paper)), results)
     warnings = (*listing.warnings, *unread, *odd)
-    heads = ("experiment", "reported", "place", "ours", "seeds", "difference", "claimed", "sound", "audited")
+    heads = ("experiment", "reported", "at", "place", "ours", "seeds", "difference", "claimed", "sound", "audited")
     verdicts = [(claim.paper, claim.text, finding.verdict) for claim, finding in checked]
     parts = [
         table(heads, map(_row, rows)),
-        "epsilon: claimed by the paper's account, sound as it holds at most, audited as our run shows at least",
+        "epsilon: at is the printed one, claimed prices what the paper counts, sound holds at most, audited is what "
+        "our runs show at least; claimed and sound are of the whole run",
         table(("paper", "claim", "verdict"), verdicts),
         *(f"warning: {warning}" for warning in warnings),
     ]
@@ -170,6 +171,7 @@ def _row(row: Experiment) -> tuple[Any, ...]:
     return (
         row.name,
         f"{100 * reported.value:.2f} %{'' if reported.quantity == 'test_accuracy' else ' error'}" if reported else None,
+        epsilon_text(reported.epsilon) if reported and reported.epsilon is not None else None,
         reported.place if reported else None,
         f"{100 * ours.mean:.2f}{spread} %{_shortened(ours)}" if ours else None,
         len(ours.values) if ours else None,
@@ -186,7 +188,7 @@ def _shortened(ours: Measured) -> str:
 def _experiment_json(row: Experiment) -> dict[str, Any]:
     """Accuracies (and prestige's errors) are fractions; null: not reported, not measured, no guarantee, no audit."""
     ours, reported = row.measured, row.reported
-    theirs = {"value": reported.value, "place": reported.place, "quantity": reported.quantity} if reported else None
+    theirs = reported and {name: getattr(reported, name) for name in ("value", "epsilon", "place", "quantity")}
     measured_json = ours and {
         "mean": ours.mean,
         "std": ours.std,

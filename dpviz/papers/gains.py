@@ -82,7 +82,7 @@ def by_seed(curves: Curves, one: str, other: str) -> list[tuple[Curve, Curve]]:
 
 
 def gains(leads: Mapping[str, Sequence[float]], pairs: int, alone: float = ONE_SEED) -> Gains:
-    """What the leads of each pair come to, one lead a seed; `pairs` is how many there would be with runs of all.
+    """What the leads of each pair come to, one lead per seed; `pairs` is how many there would be with runs of all.
 
     Chance is the half width of a 95 % interval by Student's t. A pair has few seeds, so what seeds change in a lead is
     estimated from all pairs together. Where a seed stands alone, `alone` points may be chance.

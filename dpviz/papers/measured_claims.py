@@ -190,7 +190,7 @@ OTHERS = (*ADAMS, "optimizers/dp-rmsprop-b256", "optimizers/dp-lion-b256")
 
 
 def _against_sgd(names: Sequence[str], verdict: Callable[[Gains], str]) -> Callable[[Curves], Finding]:
-    """A check that compares other optimizers with DP-SGD, at the last epoch that all of their runs reached."""
+    """A check that compares other optimizers with DP-SGD, each at the last epoch that both reached."""
 
     def check(curves: Curves) -> Finding:
         there = {name: runs for name in names if (runs := by_seed(curves, name, SGD))}
@@ -200,17 +200,18 @@ def _against_sgd(names: Sequence[str], verdict: Callable[[Gains], str]) -> Calla
             said = "; ".join(f"{RECIPES[name].title}: {100 * number.value:.0f} %" for name, number in printed.items())
             return Finding(finding.verdict, f"{finding.text} The paper prints: {said}.")
         of = RECIPES[SGD].spec.epochs
-        epochs = min(len(curve) for runs in there.values() for pair in runs for curve in pair)
-        at = slice(epochs - 1, epochs)
-        leads = {name: [_lead(a[at], b[at]) for a, b in runs] for name, runs in there.items()}
+        common = {name: min(len(curve) for pair in runs for curve in pair) for name, runs in there.items()}
+        ends = {name: slice(epochs - 1, epochs) for name, epochs in common.items()}
+        leads = {name: [_lead(a[ends[name]], b[ends[name]]) for a, b in runs] for name, runs in there.items()}
         found = gains(leads, len(there), CIFAR_SEED)
         drawn = found.pairs(lambda name: RECIPES[name].title)
         text = (
-            f"Points of test accuracy over DP-SGD after {epochs} of {of} epochs, at the same epsilon, "
-            f"{found.seeds}. {found.chance(lambda name: RECIPES[name].title)}"
+            f"Points of test accuracy over DP-SGD after {of} epochs, at the same epsilon, {found.seeds}. "
+            f"{found.chance(lambda name: RECIPES[name].title)}"
         )
-        if epochs < of:
-            text = f"{text} The runs stopped early; what they end at decides."
+        early = [f"{RECIPES[name].title} after {epochs}" for name, epochs in common.items() if epochs < of]
+        if early:
+            text = f"{text} Runs stopped early, so compared are {'; '.join(early)}. What they end at decides."
             return Finding("undecided", text, found.points, drawn)
         return Finding(verdict(found), text, found.points, drawn)
 

@@ -30,6 +30,7 @@ COLUMNS = (
     "spread",
     "seeds",
     "difference",
+    "epsilon_reported",
     "epsilon_claimed",
     "epsilon_sound",
     "epsilon_audited",
@@ -64,9 +65,10 @@ def _reported_row(number: Reported, place: str, measured: Measured | None) -> tu
     recipe = RECIPES.get(number.name) or LOCAL_RECIPES.get(number.name)
     found = _values(number, measured)
     ours = 100 * fmean(found) if found else math.nan
-    sound = epsilon_words(number.epsilon_sound, NONE)
+    claimed, sound = NONE, epsilon_words(number.epsilon_sound, NONE)
     if recipe and _whole_run(number):
-        sound = epsilon_words(priced(recipe.spec)[1])
+        planned = priced(recipe.spec)
+        claimed, sound = epsilon_words(planned[0], NONE), epsilon_words(planned[1])
     cut_short = measured is not None and measured.shortened and _whole_run(number)
     difference = math.nan if cut_short else ours - 100 * number.value
     spread = 100 * stdev(found) if len(found) > 1 else math.nan
@@ -84,6 +86,7 @@ def _reported_row(number: Reported, place: str, measured: Measured | None) -> tu
         len(found) or math.nan,
         difference,
         epsilon_words(number.epsilon, NONE),
+        claimed,
         sound,
         audited_words(measured.audited if measured and _whole_run(number) else None, NONE),
         note,
@@ -103,6 +106,7 @@ def _own_row(row: Experiment) -> tuple[object, ...]:
         100 * ours.std if ours and ours.std is not None else math.nan,
         len(ours.values) if ours else math.nan,
         math.nan,
+        NONE,
         epsilon_words(row.claimed, NONE),
         epsilon_words(row.sound),
         audited_words(ours.audited if ours else None, NONE),
@@ -127,7 +131,7 @@ def _whole_run(number: Reported) -> bool:
 
 
 def _values(number: Reported, measured: Measured | None) -> tuple[float, ...]:
-    """Ours, one a seed, where the number was taken: at the end, or at the last epoch within its epsilon.
+    """Ours, one per seed, where the number was taken: at the end, or at the last epoch within its epsilon.
 
     The epsilons printed by the way come from the classic conversion, so that decides which epoch it is; what
     screening's accepted updates cost by that conversion is not kept.

@@ -38,6 +38,7 @@ NUMBERS = {
     "ours": "Ours (%)",
     "difference": "Difference",
     "seeds": "Seeds",
+    "epsilon_reported": "Reported ε",
     "epsilon_claimed": "Claimed ε",
     "epsilon_sound": "Sound ε",
     "epsilon_audited": "Audited ε",
