@@ -58,7 +58,10 @@ class Measured:
 
 @dataclass(frozen=True)
 class Experiment:
-    """One row of the papers' results: what is reported, what was measured, and both epsilons. None: there is none."""
+    """One row of the papers' results: what is reported, what was measured, and both epsilons of the whole run.
+
+    Both are priced here, whatever epsilon is reported. None: there is none.
+    """
 
     paper: str
     name: str
@@ -131,19 +134,12 @@ def experiments(results: Mapping[str, Measured], paper: str | None = None) -> tu
         wanted = paper in (None, number.paper) and number.quantity in HEADLINES
         if wanted and number.name not in seen:
             seen.add(number.name)
-            rows.append(Experiment(number.paper, number.name, None, number, None, number.epsilon, number.epsilon_sound))
+            rows.append(Experiment(number.paper, number.name, None, number, None, None, number.epsilon_sound))
     return tuple(rows)
 
 
 def _of_recipe(recipe: Recipe | LocalRecipe, result: Measured | None) -> Experiment:
-    claimed, sound = priced(recipe.spec)
-    if result is not None and result.runs:
-        last = result.runs[0].epochs[-1]
-        claimed, sound = last.epsilon_claimed, last.epsilon_sound
-    reported = recipe.headline
-    if reported is not None and reported.epsilon is not None:
-        claimed = reported.epsilon
-    return Experiment(recipe.paper, recipe.name, recipe, reported, result, claimed, sound)
+    return Experiment(recipe.paper, recipe.name, recipe, recipe.headline, result, *priced(recipe.spec))
 
 
 def priced(spec: RunSpec | LocalSpec) -> tuple[float | None, float | None]:

@@ -19,9 +19,10 @@ from dpviz.paths import cached_runs_folder
 from dpviz.privacy.registry import InputError
 from dpviz.runs.execution.job import RunOptions
 from dpviz.runs.execution.runner import AUTO, Runner
-from dpviz.runs.store.cached import CachedRun, cached_runs, read_cached, read_checkpoint, write_cached
+from dpviz.runs.store.cached import CACHED, CachedRun, cached_runs, read_cached, read_checkpoint, write_cached
 from dpviz.runs.store.lock import Lock
 from dpviz.runs.store.records import RESUMABLE, Run
+from dpviz.runs.store.run_files import reason
 from dpviz.runs.store.store import Store
 from dpviz.training.spec import STREAMS, RunSpec
 from dpviz.training.tables import METHODS
@@ -181,7 +182,10 @@ class Reproduction:
     def _claimed(self, paper_run: PaperRun, until: int | None = None) -> Iterator[bool]:
         """Whether the run is this process' to make; nobody else takes it meanwhile."""
         locks = self.store.folder / LOCKS
-        locks.mkdir(parents=True, exist_ok=True)
+        try:
+            locks.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"no run can be kept in the runs folder: {reason(error)}") from None
         try:
             lock = Lock(locks / f"{paper_run.spec.key}.lock")
         except InputError:
@@ -202,7 +206,7 @@ class Reproduction:
 
     def _train(self, paper_run: PaperRun, runner: Runner, options: RunOptions, ends: float | None) -> Run:
         """The run in the store, trained to its end or until the time is up."""
-        run_id = self._begun(paper_run.spec) or self._adopted(paper_run)
+        run_id = self._begun(paper_run.spec) or self._adopted(paper_run, options.device)
         with _deadline(ends, runner.stop_all):
             if run_id is None:
                 run_id = runner.start(paper_run.spec, options=options)
@@ -228,17 +232,19 @@ class Reproduction:
         return next((run for run in done if run.run.own_spec.diagnostics >= spec.diagnostics), None)
 
     def _begun(self, spec: RunSpec) -> str | None:
-        """The run in the store with these settings, finished or not."""
-        alike = (run for run in self.store.list().runs if run.key == spec.key)
-        return next((run.id for run in alike if run.status in (*RESUMABLE, "done")), None)
+        """The run in the store with these settings, finished or not; the one that came furthest."""
+        alike = [run for run in self.store.list().runs if run.key == spec.key and run.status in (*RESUMABLE, "done")]
+        return max(alike, key=lambda run: (run.status == "done", run.epochs_done)).id if alike else None
 
-    def _adopted(self, paper_run: PaperRun) -> str | None:
-        """The shortened cached run, copied into the store to go on from its checkpoint."""
+    def _adopted(self, paper_run: PaperRun, device: str) -> str | None:
+        """The shortened cached run, copied into the store to go on from its checkpoint, if this device draws alike."""
         if not self._is_cached(paper_run, until=1):
             return None
         cached = self.cached[paper_run.recipe, paper_run.seed]
         checkpoint = read_checkpoint(cached, self.folder)
-        return None if checkpoint is None else self.store.adopt(cached.run, checkpoint)
+        if checkpoint is None or not _draws_alike(cached.run, device):
+            return None
+        return self._begun(cached.run.own_spec) or self.store.adopt(cached.run, checkpoint)
 
 
 def _renamed(twin: CachedRun, paper_run: PaperRun) -> Run:
@@ -251,9 +257,18 @@ def _renamed(twin: CachedRun, paper_run: PaperRun) -> Run:
     )
 
 
+def _draws_alike(run: Run, device: str) -> bool:
+    """Whether this machine's device draws the random numbers that a run began with."""
+    from dpviz.training.devices import device_of
+    from dpviz.training.random_streams import drawn_on
+
+    began_on = run.provenance.generators if run.provenance else ""
+    return drawn_on(run.own_spec, device_of(device)).model == (began_on or "cpu")
+
+
 def reached(run: Run, until: int | None) -> bool:
-    """Whether a run got to this epoch, or to its end."""
-    return run.status == "done" or (until is not None and len(run.epochs) >= until)
+    """Whether a run got to this epoch, or to its end, and was written down there."""
+    return run.status == "done" or (until is not None and len(run.epochs) >= until and run.status in CACHED)
 
 
 def same(one: RunSpec, other: RunSpec) -> bool:

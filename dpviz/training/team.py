@@ -25,7 +25,7 @@ from dpviz.training.devices import pick_device
 PATIENCE = timedelta(minutes=10)  # with a worker that is slower than the others: reading data may take that long
 
 
-class WorkerLost(Exception):
+class WorkerLost(InputError):
     """Another worker of the team is gone, so that nothing can be added up any more."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from contextlib import closing
 
 import pytest
@@ -12,7 +13,7 @@ from dpviz.privacy.registry import InputError
 from dpviz.runs.execution.job import RunOptions
 from dpviz.runs.execution.queue_runner import QueueRunner
 from dpviz.runs.reproduce import SEEDS, PaperRun, Reproduction, paper_runs
-from dpviz.runs.store.cached import cached_runs
+from dpviz.runs.store.cached import cached_runs, write_cached
 from tests.runs.conftest import Foreground
 
 ONE, TWIN, OTHER = "curricula/linear-decreasing", "curricula/linear-increasing", "screening/mnist"
@@ -164,6 +165,36 @@ def test_a_run_that_is_further_than_asked_for_is_cached_as_it_stands(reproductio
     assert made(reproduction, PaperRun(ONE, 0), until=1) == [(ONE, "shortened")]
     (item,) = cached_runs(folder).runs
     assert len(item.run.epochs) == 2
+
+
+def test_a_run_that_was_interrupted_further_than_asked_for_is_cached_as_well(
+    reproduction, store, folder, monkeypatch, spec
+):
+    monkeypatch.setitem(RECIPES, ONE, dataclasses.replace(RECIPES[ONE], spec=spec(recipe=ONE, epochs=150)))
+    begun = threading.Event()
+    with closing(QueueRunner(store, threads=1, on_epoch=lambda run_id, record: begun.set())) as runner:
+        run_id = runner.start(PaperRun(ONE, 0).spec)
+        assert begun.wait(30)
+    assert store.get(run_id).status == "interrupted"
+    assert made(reproduction, PaperRun(ONE, 0), until=1) == [(ONE, "shortened")]
+
+
+def test_a_shortened_run_of_an_older_version_is_taken_over_once(store, folder, small, tmp_path):
+    spec = dataclasses.replace(PaperRun(ONE, 0).spec, streams=2)
+    run_id = Foreground(store, threads=1).start(spec, until=1)
+    write_cached(store.get(run_id), *ONE.split("/"), folder=folder, checkpoint=store.read_checkpoint(run_id))
+    elsewhere = type(store)(tmp_path / "other")
+    assert made(Reproduction(elsewhere, folder), PaperRun(ONE, 0), seconds=0.0) == []
+    for until in (2, None):
+        made(Reproduction(elsewhere, folder), PaperRun(ONE, 0), until=until)
+        assert len(elsewhere.list().runs) == 1
+    assert cached_runs(folder).runs[0].run.status == "done"
+
+
+def test_a_runs_folder_that_is_a_file_is_refused_in_a_sentence(folder, small, store):
+    store.folder.write_text("not a folder")
+    with pytest.raises(InputError, match="no run can be kept in the runs folder"):
+        made(Reproduction(store, folder), PaperRun(ONE, 0))
 
 
 def test_a_run_has_no_epoch_before_the_first():

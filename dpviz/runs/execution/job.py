@@ -7,6 +7,7 @@ on another machine streams its reports to the process that has the store, which 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import threading
 import time
@@ -44,7 +45,7 @@ class RunOptions:
     """What a run's settings leave open: device, folder of datasets, and the epoch after which to stop, if any.
 
     `own_code` lets a model of a person's own run: set in Python and on the command line, never by a page. `workers`
-    share the examples of one run; a run that is resumed keeps its number.
+    share the examples of one run.
     """
 
     device: str = "auto"
@@ -79,7 +80,10 @@ def check_workers(specs: Iterable[RunSpec], options: RunOptions) -> None:
 
 @dataclass
 class Job:
-    """A run that a runner holds. `ending` is what a stop is called in the store."""
+    """A run that a runner holds. `ending` is what a stop is called in the store.
+
+    `taken` says that a thread works on it, `reported` that a worker has said a word of it, so that it may have trained.
+    """
 
     run_id: str
     options: RunOptions
@@ -90,9 +94,9 @@ class Job:
     stop: threading.Event = field(default_factory=threading.Event)
     ended: threading.Event = field(default_factory=threading.Event)
     ending: str = "stopped"
-    begun: bool = False
+    taken: bool = False
+    reported: bool = False
     progress: Progress | None = None
-    result: Ended | None = None
 
 
 @dataclass(frozen=True)
@@ -104,11 +108,6 @@ class Assignment:
     options: RunOptions
     threads: int
     commit: str
-
-    @property
-    def workers(self) -> int:
-        """Workers that share the run: as many as it had before, so that sums are rounded alike."""
-        return self.run.provenance.workers if self.run.provenance else self.options.workers
 
 
 def assignment_of(store: Store, job: Job) -> Assignment:
@@ -177,7 +176,7 @@ class Saved:
 
 @dataclass(frozen=True)
 class Ended:
-    """How work on a run ended: done, stopped or failed; nothing follows."""
+    """How work on a run ended: done, stopped or failed. Nothing follows; whoever holds the run writes it down."""
 
     status: str
     error: str = ""
@@ -185,8 +184,14 @@ class Ended:
     spent: Spending | None = None
     audit: Audit | None = None
 
-    def apply(self, store: Store, job: Job) -> None:
-        job.result = self
+
+Word = Report | Ended  # what a worker on another machine or in another process says
+
+
+def applied(store: Store, job: Job, report: Report) -> None:
+    """Write down what a worker reports."""
+    job.reported = True
+    report.apply(store, job)
 
 
 class Paced:
@@ -215,15 +220,29 @@ def _saving() -> Iterator[None]:
 
 
 def see_through(store: Store, job: Job, attend: Callable[[], Ended | None]) -> Ended:
-    """Have a run trained, again and again where a worker died (None); each time it goes on from its last checkpoint."""
-    for life in range(1, LIVES + 1):
-        ended = attend()
-        if ended is not None:
-            return ended
-        log.warning("a worker of run %s died (%s of %s)", job.run_id, life, LIVES)
-        if job.begun:
-            Running(spent=lost_spending(store, job.run_id)).apply(store, job)
-    raise Failed(f"{LIVES} times a worker died under this run")
+    """How a run ended that is trained again and again where a worker died (None), from its last checkpoint each time.
+
+    Every way to end passes here. Where no worker told the end, what the run may have spent until then counts.
+    """
+    unknown = True
+
+    def live() -> Ended:
+        nonlocal unknown
+        for life in range(1, LIVES + 1):
+            ended = attend()
+            if ended is not None:
+                unknown = False
+                return ended
+            log.warning("a worker of run %s died (%s of %s)", job.run_id, life, LIVES)
+            if job.reported:
+                Running(spent=lost_spending(store, job.run_id)).apply(store, job)
+                job.reported = False
+        raise Failed(f"{LIVES} times a worker died under this run")
+
+    ended = ended_by(job.run_id, live)
+    if unknown and job.reported:
+        ended = ended_by(job.run_id, lambda: dataclasses.replace(ended, spent=lost_spending(store, job.run_id)))
+    return ended
 
 
 def lost_spending(store: Store, run_id: str) -> Spending:

@@ -26,7 +26,7 @@ LEAVING = 20.0  # seconds that workers are given to end by themselves
 def train_together(assignment: Assignment, sink: Sink, should_stop: Callable[[], bool]) -> Ended | None:
     """Train a run by several processes and pass on what the first reports; how it ended, or None if a worker died."""
     with tempfile.TemporaryDirectory(prefix="dpviz-team-") as folder:
-        shares = [Share(rank, Path(folder) / "meeting", assignment) for rank in range(assignment.workers)]
+        shares = [Share(rank, Path(folder) / "meeting", assignment) for rank in range(assignment.options.workers)]
         workers: list[Worker] = []
         try:
             for share in shares:
@@ -45,7 +45,7 @@ class Worker:
         self.line, theirs = Pipe()
         paths = os.pathsep.join(path for path in sys.path if path)
         self.process = subprocess.Popen(
-            [sys.executable, "-c", START, str(theirs.fileno())],
+            [sys.executable, "-P", "-c", START, str(theirs.fileno())],  # -P: nothing comes from the folder it starts in
             pass_fds=[theirs.fileno()],
             env=os.environ | {"PYTHONPATH": paths},
             stdin=subprocess.DEVNULL,

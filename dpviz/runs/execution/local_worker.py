@@ -7,12 +7,13 @@ moment.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 from dpviz.privacy.registry import InputError
-from dpviz.runs.execution.job import Assignment, Ended, Paced, Report
+from dpviz.runs.execution.job import Assignment, Ended, Paced, Word
 from dpviz.runs.execution.work import work
 
 LOST = 3  # exit code where another worker is gone
@@ -31,14 +32,14 @@ def main(line: Connection) -> int:
     share: Share = line.recv()
     assignment, first = share.assignment, share.rank == 0
 
-    def report(happened: Report) -> None:
+    def report(happened: Word) -> None:
         if first:
             line.send(happened)
 
     from dpviz.training.team import Team
 
     try:
-        team = Team.meet(share.meeting, share.rank, assignment.workers, assignment.options.device)
+        team = Team.meet(share.meeting, share.rank, assignment.options.workers, assignment.options.device)
     except InputError as refused:
         report(Ended("failed", str(refused)))
         return 0
@@ -46,6 +47,7 @@ def main(line: Connection) -> int:
     if team.lost:
         return LOST
     if first or ended.status == "failed":
-        line.send(ended)
+        with contextlib.suppress(ConnectionError):  # whoever started this is gone
+            line.send(ended)
     team.part_ways()
     return 0

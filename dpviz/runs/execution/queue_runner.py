@@ -9,16 +9,13 @@ from functools import partial
 
 from dpviz.runs.execution.job import (
     Ended,
-    Failed,
     Job,
     OnEpoch,
     OnProgress,
-    Report,
     RunOptions,
+    applied,
     assignment_of,
-    ended_by,
     finish,
-    lost_spending,
     see_through,
 )
 from dpviz.runs.execution.local_team import train_together
@@ -66,7 +63,7 @@ class QueueRunner(Runner):
         self._arrivals.put(job)
 
     def _stop(self, job: Job) -> None:
-        if not job.begun:
+        if not job.taken:
             del self._jobs[job.run_id]
             finish(self.store, job, Ended("stopped"))
 
@@ -107,24 +104,20 @@ class QueueRunner(Runner):
             with self._guard:
                 if job.stop.is_set():  # stopped while it waited
                     continue
-                job.begun = True
+                job.taken = True
             self._work(job)
             with self._guard:
                 if self._jobs.get(job.run_id) is job:  # it may have been resumed in the meantime
                     del self._jobs[job.run_id]
 
     def _work(self, job: Job) -> None:
-        def apply(report: Report) -> None:
-            report.apply(self.store, job)
+        sink = partial(applied, self.store, job)
 
         def train() -> Ended | None:
             assignment = assignment_of(self.store, job)
-            if assignment.workers > 1:
-                try:
-                    return train_together(assignment, apply, job.stop.is_set)
-                except Failed as failure:  # the run cannot be written down, and its workers went on meanwhile
-                    return Ended("failed", str(failure), spent=lost_spending(self.store, job.run_id))
+            if assignment.options.workers > 1:
+                return train_together(assignment, sink, job.stop.is_set)
             sigmas_at = partial(self.store.begin_epoch, job.run_id)
-            return work(assignment, apply, job.stop.is_set, None, sigmas_at)
+            return work(assignment, sink, job.stop.is_set, None, sigmas_at)
 
-        finish(self.store, job, ended_by(job.run_id, lambda: see_through(self.store, job, train)))
+        finish(self.store, job, see_through(self.store, job, train))

@@ -7,13 +7,11 @@ arrived.
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import math
 import socket
 import threading
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from dpviz.paths import PACKAGE
@@ -24,19 +22,19 @@ from dpviz.runs.execution.job import (
     OnEpoch,
     OnProgress,
     RunOptions,
+    applied,
     assignment_of,
-    ended_by,
     finish,
-    lost_spending,
     see_through,
 )
 from dpviz.runs.execution.process_wide import process_wide
-from dpviz.runs.execution.ray_team import team_reports
-from dpviz.runs.execution.ray_worker import StopFlags, train_member
+from dpviz.runs.execution.ray_team import team_words
+from dpviz.runs.execution.ray_worker import StopFlags, here, train_member
 from dpviz.runs.execution.runner import Runner
 from dpviz.runs.store.store import Store
 from dpviz.runs.tracking.mirror import Mirror
 from dpviz.training.spec import RunSpec
+from dpviz.training.tables import MODELS
 
 log = logging.getLogger("dpviz.runs")
 ANSWER = 10.0  # seconds in which a cluster must answer
@@ -131,7 +129,7 @@ class RayRunner(Runner):
 
     def _stop(self, job: Job) -> None:
         self._flags.stop.remote(job.run_id)
-        if not job.begun and job.run_id in self._streams:
+        if not job.reported and job.run_id in self._streams:
             self._ray.cancel(self._streams[job.run_id])
 
     def _leave(self) -> None:
@@ -143,12 +141,8 @@ class RayRunner(Runner):
             self._ray.shutdown()
 
     def _follow(self, job: Job) -> None:
-        """See a run to its end; every way to end passes here."""
-        ended = ended_by(job.run_id, lambda: see_through(self.store, job, lambda: self._attend(job)))
-        if job.begun and job.result is None:  # a worker is gone, or works on a run that cannot be written down
-            self._flags.stop.remote(job.run_id)
-            known, spent = ended, partial(lost_spending, self.store, job.run_id)
-            ended = ended_by(job.run_id, lambda: dataclasses.replace(known, spent=spent()))
+        ended = see_through(self.store, job, lambda: self._attend(job))
+        self._flags.stop.remote(job.run_id)  # a worker may be left, at work on a run that could not be written down
         with self._guard:
             self._streams.pop(job.run_id, None)
             finish(self.store, job, ended)
@@ -158,24 +152,23 @@ class RayRunner(Runner):
         """Hand the run to a worker and apply what it reports; how it ended, or None if the worker died."""
         from ray.exceptions import RayError, RayTaskError, RuntimeEnvSetupError, TaskCancelledError
 
-        assignment, job.begun = assignment_of(self.store, job), False
+        assignment = assignment_of(self.store, job)
         data = self._shared_data(assignment.run.own_spec, job.options)
         wanted = needs(job.options.device, job.threads, self._ray.cluster_resources())
         with self._guard:
             if job.stop.is_set():
                 return Ended("stopped")
-            if assignment.workers > 1:
-                reports = team_reports(assignment, data, self._flags, wanted)
+            if assignment.options.workers > 1:
+                words = team_words(assignment, data, self._flags, wanted, job.stop.is_set)
             else:
                 stream = self._task.options(**wanted).remote(assignment, data, self._flags)
                 self._streams[job.run_id] = stream
-                reports = (self._ray.get(reference) for reference in stream)
+                words = (self._ray.get(reference) for reference in stream)
         try:
-            for report in reports:
-                job.begun = True
-                report.apply(self.store, job)
-                if job.result is not None:
-                    return job.result
+            for word in words:
+                if isinstance(word, Ended):
+                    return word
+                applied(self.store, job, word)
         except TaskCancelledError:
             return Ended("stopped")
         except (RayTaskError, RuntimeEnvSetupError) as failure:
@@ -186,7 +179,7 @@ class RayRunner(Runner):
 
     def _shared_data(self, spec: RunSpec, options: RunOptions) -> Any:
         """The run's data or features in the object store: read and put there once for all runs that use them."""
-        key = (spec.dataset, spec.own, spec.model.startswith("scatter-"), spec.subset)
+        key = (spec.dataset, spec.own, MODELS[spec.model].scattered, spec.subset, options.data_dir)
         with self._data_guard:
             if key not in self._data:
                 from dpviz.training.data.scatter_features import load_for
@@ -213,11 +206,3 @@ def slots(wanted: Mapping[str, float], resources: Mapping[str, float]) -> int:
     """How often the cluster's resources hold what one run needs; at least once, since nodes may still be joining."""
     there = {"num_cpus": resources.get("CPU", 0), "num_gpus": resources.get("GPU", 0)}
     return max(1, min(math.floor(there[name] / amount) for name, amount in wanted.items()))
-
-
-def here() -> Any:
-    """The driver's own node: whatever lies there is not lost with another one."""
-    import ray
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    return NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)

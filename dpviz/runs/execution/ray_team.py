@@ -1,7 +1,7 @@
 """One run over several workers of a Ray cluster, started by Ray Train. Ray is imported inside functions only.
 
-Ray Train places the workers and connects them; nothing of the run is kept by it. The first worker hands its reports to
-an actor, from which the driver takes them. If one worker dies, Ray Train ends the others.
+Ray Train places the workers and connects them; nothing of the run is kept by it. The first worker hands what it has to
+say to an actor, from which the driver takes it. If one worker dies, Ray Train ends the others.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import logging
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from dpviz.runs.execution.job import PULSE, Assignment, Paced, Report
+from dpviz.runs.execution.job import PULSE, Assignment, Paced, Word
 from dpviz.runs.execution.ray_worker import StopPoll
 from dpviz.runs.execution.work import work
 
@@ -21,64 +21,87 @@ log = logging.getLogger("dpviz.runs")
 LEAVING = 20.0  # seconds in which Ray Train must let go of the workers
 
 
-class Reports:
-    """A Ray actor that holds what the first worker reported until the driver takes it."""
+class Words:
+    """A Ray actor that holds what the first worker said until the driver takes it."""
 
     def __init__(self) -> None:
-        self._waiting: list[Report] = []
+        self._waiting: list[Word] = []
 
-    def put(self, report: Report) -> None:
-        self._waiting.append(report)
+    def put(self, word: Word) -> None:
+        self._waiting.append(word)
 
-    def take(self) -> list[Report]:
+    def take(self) -> list[Word]:
         waiting, self._waiting = self._waiting, []
         return waiting
 
 
-def team_reports(assignment: Assignment, data: Any, flags: Any, wanted: Mapping[str, float]) -> Iterator[Report]:
-    """Train a run by several workers, each with the resources that are wanted; yields what the first one reports.
+def team_words(
+    assignment: Assignment, data: Any, flags: Any, wanted: Mapping[str, float], stopped: Callable[[], bool]
+) -> Iterator[Word]:
+    """Train a run by several workers, each with the resources that are wanted; yields what the first one says.
 
-    It ends after the last report, or without one where a worker died.
+    It ends after the last word, or without one where a worker died, or where it was stopped before it found room.
     """
     import ray
-    from ray.train import FailureConfig, RunConfig, ScalingConfig
-    from ray.train.torch import TorchTrainer
+
+    from dpviz.runs.execution.ray_worker import here
 
     logging.getLogger("ray.train").setLevel(logging.WARNING)
-    reports: Any = ray.remote(num_cpus=0)(Reports).remote()
-    gpus = wanted.get("num_gpus", 0)
+    words: Any = ray.remote(num_cpus=0, scheduling_strategy=here())(Words).remote()
+    given = {"assignment": assignment, "data": data, "flags": flags, "words": words}
+    fitting, begun = None, False
     with tempfile.TemporaryDirectory(prefix="dpviz-team-") as folder:
+        try:
+            while fitting is None or (fitting.no_room and not stopped()):
+                fitting = Fitting(given, wanted, folder)
+                fitting.start()
+                while fitting.is_alive() and (begun or not stopped()):
+                    for word in ray.get(words.take.remote()):
+                        begun = True
+                        yield word
+                    time.sleep(PULSE / 2)
+            yield from ray.get(words.take.remote())
+        finally:
+            if fitting is not None and begun:
+                fitting.join(LEAVING)
+            ray.kill(words)  # a team that finds room after all ends at its first word
+
+
+class Fitting(threading.Thread):
+    """Has Ray Train place the workers and see them to their end; `no_room` says that it found no place for them.
+
+    Ray Train itself begins nothing again: it would start from the checkpoint that this life of the run began with.
+    """
+
+    def __init__(self, given: Mapping[str, Any], wanted: Mapping[str, float], folder: str) -> None:
+        super().__init__(name="dpviz-team", daemon=True)
+        self._given, self._wanted, self._folder = given, wanted, folder
+        self.no_room = False
+
+    def run(self) -> None:
+        from ray.exceptions import RayError
+        from ray.train import FailureConfig, RunConfig, ScalingConfig, TrainingFailedError
+        from ray.train.torch import TorchTrainer
+
+        assignment, gpus = self._given["assignment"], self._wanted.get("num_gpus", 0)
+        once = FailureConfig(max_failures=0, max_preemption_failures=0, controller_failure_limit=0)  # type: ignore[call-arg]
         trainer = TorchTrainer(
             train_share,
-            train_loop_config={"assignment": assignment, "data": data, "flags": flags, "reports": reports},
+            train_loop_config=dict(self._given),
             scaling_config=ScalingConfig(
-                num_workers=assignment.workers,
+                num_workers=assignment.options.workers,
                 use_gpu=gpus > 0,
-                resources_per_worker={"CPU": wanted["num_cpus"]} | ({"GPU": gpus} if gpus else {}),
+                resources_per_worker={"CPU": self._wanted["num_cpus"]} | ({"GPU": gpus} if gpus else {}),
                 placement_strategy="SPREAD",
             ),
-            run_config=RunConfig(storage_path=folder, failure_config=FailureConfig(max_failures=0)),
+            run_config=RunConfig(storage_path=self._folder, failure_config=once),
         )
-        training = threading.Thread(target=_fit, args=(trainer, assignment.run.id), name="dpviz-team", daemon=True)
-        training.start()
         try:
-            while training.is_alive():
-                yield from ray.get(reports.take.remote())
-                time.sleep(PULSE / 2)
-            yield from ray.get(reports.take.remote())
-        finally:
-            training.join(LEAVING)
-            ray.kill(reports)
-
-
-def _fit(trainer: Any, run_id: str) -> None:
-    from ray.exceptions import RayError
-    from ray.train import TrainingFailedError
-
-    try:
-        trainer.fit()
-    except (TrainingFailedError, RayError) as failure:
-        log.warning("run %s: %s", run_id, str(failure).strip().splitlines()[-1])
+            trainer.fit()
+        except (TrainingFailedError, RayError) as failure:
+            cause = getattr(failure, "controller_failure", None)
+            self.no_room = type(cause).__name__ == "WorkerGroupStartupTimeoutError"
+            log.warning("run %s: %s", assignment.run.id, str(failure).strip().splitlines()[-1])
 
 
 def train_share(given: Mapping[str, Any]) -> None:
@@ -88,13 +111,13 @@ def train_share(given: Mapping[str, Any]) -> None:
     from dpviz.training.data.readers import Data
     from dpviz.training.team import Team
 
-    assignment, reports = given["assignment"], given["reports"]
+    assignment, words = given["assignment"], given["words"]
     team = Team.connected(assignment.options.device)
     data = Data.of_arrays(ray.get(given["data"]))
 
-    def report(happened: Report) -> None:
+    def report(word: Word) -> None:
         if team.rank == 0:
-            ray.get(reports.put.remote(happened))
+            ray.get(words.put.remote(word))
 
     ended = work(assignment, Paced(report), StopPoll(given["flags"], assignment.run.id).to_stop, data, team=team)
     if team.lost:

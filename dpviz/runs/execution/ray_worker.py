@@ -11,16 +11,16 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dpviz.runs.execution.job import PULSE, Assignment, Paced, Report, Running
+from dpviz.runs.execution.job import PULSE, Assignment, Paced, Running, Word
 from dpviz.runs.execution.work import work
 
 
-def train_member(assignment: Assignment, arrays: Mapping[str, Any], flags: Any) -> Iterator[Report]:
+def train_member(assignment: Assignment, arrays: Mapping[str, Any], flags: Any) -> Iterator[Word]:
     """A Ray task: train a run to its end, yielding what happens; the last report is how it ended."""
     from dpviz.training.data.readers import Data
 
     yield Running()  # a worker is at it: the run is no longer waiting
-    reports: queue.SimpleQueue[Report | None] = queue.SimpleQueue()
+    reports: queue.SimpleQueue[Word | None] = queue.SimpleQueue()
     stop, poll = threading.Event(), StopPoll(flags, assignment.run.id)
 
     def train() -> None:
@@ -80,3 +80,11 @@ class StopPoll:
             return False
         answer, self._answer = ray.get(self._answer), None
         return bool(answer)
+
+
+def here() -> Any:
+    """The driver's own node: whatever lies there is not lost with another one."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    return NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)

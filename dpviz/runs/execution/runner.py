@@ -46,7 +46,7 @@ class Runner(ABC):
         self._mirror = mirror
         self._jobs: dict[str, Job] = {}
         self._guard = threading.RLock()
-        self._closed = False
+        self._closed = self._stopping = False
         atexit.register(self.close)  # a process that ends leaves checkpoints behind
 
     @abstractmethod
@@ -101,9 +101,15 @@ class Runner(ABC):
         return created
 
     def resume(self, run_id: str, *, options: RunOptions = AUTO) -> None:
-        """Hand over a stopped, interrupted or failed run again; it goes on from its last checkpoint."""
+        """Hand over a stopped, interrupted or failed run again; it goes on from its last checkpoint.
+
+        By as many workers as before, whatever the options say, so that sums are rounded alike.
+        """
         with self._guard:
-            self._refuse((self.store.get(run_id).own_spec,), options)
+            run = self.store.get(run_id)
+            if run.provenance is not None:
+                options = dataclasses.replace(options, workers=run.provenance.workers)
+            self._refuse((run.own_spec,), options)
             self.store.claim(run_id)
             self._take(run_id, options)
 
@@ -117,7 +123,8 @@ class Runner(ABC):
             self._stop(job)
 
     def stop_all(self) -> None:
-        """End every run of this runner, those that wait first: none of them starts in the meantime."""
+        """End every run of this runner, those that wait first, and whatever is still handed over to it."""
+        self._stopping = True
         for run_id in reversed(self.live()):
             with contextlib.suppress(InputError):  # it has just ended
                 self.stop(run_id)
@@ -163,6 +170,8 @@ class Runner(ABC):
         job = Job(run_id, options, self._threads, self._on_progress, self._on_epoch, self._mirror)
         self._jobs[run_id] = job
         self._submit(job)
+        if self._stopping:
+            self.stop(run_id)
 
 
 def _create_all(store: Store, specs: Iterable[RunSpec], title: str, owner: str) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dpviz.privacy.audit import LIKELY_CAUSES, Audit
+from dpviz.privacy.registry import InputError
 from dpviz.runs.execution.job import Assignment, Ended, Failed, Running, Saved, Sink, Stepped, check_own_code, ended_by
 from dpviz.runs.execution.provenance import versions
 from dpviz.runs.store.records import Progress, Provenance
@@ -133,7 +134,14 @@ class _Training:
         """Put the trainer where the checkpoint left it; add the epoch that the checkpoint has and the file may lack."""
         if "trainer" not in saved:
             raise Failed("the checkpoint is not a run's; delete it to start the run over")
-        trainer.load(saved["trainer"])
+        try:
+            trainer.load(saved["trainer"])
+        except InputError:
+            raise
+        except Exception as error:  # damaged values fail anywhere
+            raise Failed(
+                f"the checkpoint cannot be used ({type(error).__name__}); delete it to start the run over"
+            ) from None
         record = EpochRecord.from_json(json.loads(saved["record"])) if saved.get("record") else None
         if record is not None and self._is_new(record):
             self.sink(Saved(None, record))
@@ -197,15 +205,15 @@ def measured(assignment: Assignment) -> Provenance:
     from dpviz.training.devices import pick_device
     from dpviz.training.own_models import source_hash
 
-    before, model = assignment.run.provenance, assignment.run.spec.model
+    before, model, workers = assignment.run.provenance, assignment.run.spec.model, assignment.options.workers
     return Provenance(
         kind="measured",
         source="dpviz",
         commit=assignment.commit,
         versions=versions() | ({model: source_hash(model)} if MODELS[model].own else {}),
         device=pick_device(assignment.options.device),
-        threads=before.threads if before and before.threads else max(1, assignment.threads // assignment.workers),
-        workers=assignment.workers,
+        threads=before.threads if before and before.threads else max(1, assignment.threads // workers),
+        workers=workers,
         minutes=before.minutes if before else 0.0,
         physical_batch=before.physical_batch if before else 0,
         generators=before.generators if before else "",

@@ -177,8 +177,8 @@ def price_words(result: Result) -> tuple[str, ...]:
     if cost.single is None:
         return (f"There is no price for this choice: {cost.why_not}.", charged_words(result.charges))
     sentences = [
-        f"One run alone, had no other been looked at: epsilon {epsilon_number(cost.single.upper)} (the dearest of "
-        f"{cost.runs}).",
+        f"One run alone, had no other been looked at: epsilon {epsilon_number(cost.single.upper)} "
+        f"(the most expensive of {cost.runs}).",
         _composed_words(result, cost),
         charged_words(result.charges),
     ]

@@ -112,6 +112,24 @@ def test_a_stop_ends_all_workers_and_a_resumed_run_has_as_many_again(store):
     assert (run.status, len(run.epochs), run.provenance.workers) == ("done", 20, 2)
 
 
+def test_what_two_workers_may_have_spent_is_on_record_where_whoever_watches_fails(store):
+    def fail(run_id, record) -> None:
+        raise KeyError("a bug of whoever watches")
+
+    runner = QueueRunner(store, threads=2, on_epoch=fail)
+    run = trained(runner, SPEC)
+    runner.close()
+    assert (run.status, len(run.epochs)) == ("failed", 1)
+    assert run.written.at_most
+    assert run.written.epsilon_sound > run.epochs[-1].epsilon_sound
+
+
+def test_workers_import_nothing_from_the_folder_that_they_start_in(runner, monkeypatch, tmp_path, two):
+    (tmp_path / "tempfile.py").write_text("raise SystemExit('this is not the library')")
+    monkeypatch.chdir(tmp_path)
+    assert numbers(trained(runner, SPEC)) == numbers(two)
+
+
 def test_a_run_that_diverges_fails_in_words_and_is_not_begun_again(runner, caplog):
     run = trained(runner, small_spec(method="sgd", sigma=0.0, learning_rate=1000.0, model="cnn-mnist", loss="sse"))
     assert run.status == "failed"

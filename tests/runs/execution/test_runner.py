@@ -303,6 +303,30 @@ def test_data_that_is_damaged_fails_the_run_with_words(store, spec, tmp_path):
     assert str(tmp_path) not in store.get(run_id).error
 
 
+def test_a_run_that_is_handed_over_after_the_wish_to_stop_ends_at_once_and_can_be_resumed(store, runner, spec):
+    runner.stop_all()
+    run_id = runner.start(spec())
+    assert runner.wait(run_id, 30)
+    assert store.get(run_id).status == "stopped"
+    Foreground(store).resume(run_id)
+    assert store.get(run_id).status == "done"
+
+
+def test_a_checkpoint_with_a_part_missing_fails_the_run_with_words(store, spec):
+    from dpviz.training import checkpoint
+
+    run_id = Foreground(store).start(spec(), until=1)
+    state = checkpoint.from_bytes(store.read_checkpoint(run_id))
+    del state["trainer"]["weights"]
+    store.claim(run_id)
+    store.set_status(run_id, "running")
+    store.write_checkpoint(run_id, checkpoint.to_bytes(state))
+    store.release(run_id)
+    Foreground(store).resume(run_id)
+    assert store.get(run_id).status == "failed"
+    assert "the checkpoint cannot be used (KeyError)" in store.get(run_id).error
+
+
 def test_a_checkpoint_that_is_code_is_refused(store, spec):
     from dpviz.training import checkpoint
 

@@ -251,7 +251,7 @@ def test_a_file_that_wants_to_run_code_runs_nothing(inside, tmp_path):
 
 def test_sizes_are_limited(tmp_path, monkeypatch):
     monkeypatch.setenv("DPVIZ_MAX_UPLOAD_MB", "1")
-    with pytest.raises(dpviz.InputError, match="at most 1 MB a file"):
+    with pytest.raises(dpviz.InputError, match="at most 1 MB per file"):
         bring(tmp_path / "big.csv", CSV + "1" * 1_100_000)
     monkeypatch.setenv("DPVIZ_MAX_EPOCHS", "1")
     with pytest.raises(dpviz.InputError, match="at most 1 epochs"):
