@@ -96,7 +96,7 @@ def dpviz_step(case: Case, device: str) -> Step:
     where = device_of(device)
     model, inputs, targets = case.parts(device)
     clipping = build_clipping("flat", {})
-    perexample = PerExample(model, build_loss("cross-entropy", {}), clipping, asynchronous=where.asynchronous)
+    perexample = PerExample(model, build_loss("cross-entropy", {}), clipping, device=where)
     optimizer = build_optimizer("sgd", {"momentum": MOMENTUM}, model.parameters())
     stream = Seeded(0, "noise", device=where if where.doubles else CPU)
 

@@ -344,7 +344,7 @@ MODELS = ModelTable(
     ),
     Model(
         "logistic",
-        "Multinomial logistic regression on the pixels.",
+        "Multinomial logistic regression on the features.",
         title="Logistic regression",
         build=logistic,
     ),

@@ -27,9 +27,10 @@ def draw_crops(stream: Seeded | Counted, step: int, numbers: Tensor, size: int, 
         bits = stream.bits(step, numbers, size)[:, None]
         top, left = ((bits >> by & 0x7FFFFFFF) % places for by in (1, 32))
         return Crops(top, left, (bits & 1).bool())
-    with numbers.device:
+    with stream.generator.device:  # older streams draw on the CPU, wherever the images are
         top, left = (torch.randint(places, (len(numbers), 1), generator=stream.generator) for _ in range(2))
-        return Crops(top, left, torch.rand(len(numbers), 1, generator=stream.generator) < 0.5)
+        flipped = torch.rand(len(numbers), 1, generator=stream.generator) < 0.5
+    return Crops(*(drawn.to(numbers.device) for drawn in (top, left, flipped)))
 
 
 def augment(images: Tensor, crops: Crops, padding: int = PADDING) -> Tensor:

@@ -14,6 +14,21 @@ DEVICES = ("auto", "cpu", "cuda", "mps")
 
 
 @dataclass(frozen=True)
+class Portions:
+    """How much is worked on at once: numbers that a part of a batch may occupy, examples in it, and, for each thread,
+    numbers of a convolution's rows."""
+
+    numbers: int
+    examples: int
+    rows: int
+
+
+# Measured on CPUs: more is not faster, since it leaves the cache. Reasoned for devices, where each piece of work has to
+# be launched: few large ones, whose 2 GB leave room on most; where they do not, the part is halved.
+IN_CACHE, ON_DEVICE = Portions(40_000_000, 256, 500_000), Portions(500_000_000, 1_000_000, 500_000_000)
+
+
+@dataclass(frozen=True)
 class Device:
     """A device by torch's name, and what the loop must know about it.
 
@@ -36,6 +51,10 @@ class Device:
         return f"cuda ({torch.cuda.get_device_name(self.name)})" if kind == "cuda" else kind
 
     @property
+    def portions(self) -> Portions:
+        return ON_DEVICE if self.asynchronous else IN_CACHE
+
+    @property
     def free_bytes(self) -> float:
         """Memory that is free now; on the CPU data stay where they are, so that there is no limit."""
         kind = torch.device(self.name).type
@@ -44,6 +63,14 @@ class Device:
         if kind == "mps":
             return torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory()
         return math.inf
+
+    def free_cache(self) -> None:
+        """Give back the memory that torch keeps for later, in pieces that may be too small."""
+        kind = torch.device(self.name).type
+        if kind == "cuda":
+            torch.cuda.empty_cache()
+        elif kind == "mps":
+            torch.mps.empty_cache()
 
 
 CPU = Device("cpu", asynchronous=False)
@@ -72,3 +99,11 @@ def device_of(name: str) -> Device:
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
         torch.backends.cudnn.benchmark = False
     return Device(name, doubles=kind != "mps")
+
+
+# What PyTorch says where memory ran out and has no error of its own for it: on CPUs, MPS, in CUDA's libraries.
+NO_MEMORY = ("DefaultCPUAllocator", "MPS backend out of memory", "Invalid buffer size", "STATUS_ALLOC_FAILED")
+
+
+def out_of_memory(error: RuntimeError) -> bool:
+    return isinstance(error, torch.OutOfMemoryError) or any(text in str(error) for text in NO_MEMORY)

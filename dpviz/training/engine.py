@@ -77,7 +77,7 @@ class Trainer:
         self.model = model.to(self.device.name)
         self.loss = build_loss(spec.loss, spec.knobs_of("loss"))
         clipping = build_clipping(spec.clipping, spec.knobs_of("clipping"))
-        self.perexample = PerExample(self.model, self.loss, clipping, asynchronous=self.device.asynchronous)
+        self.perexample = PerExample(self.model, self.loss, clipping, device=self.device)
         self.parameters = self.perexample.parameters
         self.optimizer = build_optimizer(spec.optimizer, spec.knobs_of("optimizer"), self.parameters)
         self.curriculum = build_curriculum(
@@ -351,6 +351,7 @@ class Trainer:
             "feed": self.feed.state(),
             "screening": self.screening.state() if self.screening else None,
             "audits": self.audits.state() if self.audits else None,
+            "physical_batch": self.perexample.halved_to,
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -376,6 +377,8 @@ class Trainer:
             self.screening.load(state["screening"])
         if self.audits:
             self.audits.load(state.get("audits"))  # older checkpoints have none
+        if halved := state.get("physical_batch"):  # memory ran out, and other parts would be rounded otherwise
+            self.perexample.physical_batch = self.perexample.halved_to = halved
 
 
 def _alike(spent: Sequence[Phase], planned: Sequence[Phase]) -> bool:

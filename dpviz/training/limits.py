@@ -42,12 +42,12 @@ class Limit:
 
 
 LIMITS: dict[str, Limit] = {
-    "epochs": Limit(10_000, "DPVIZ_MAX_EPOCHS", "epochs a run", "take fewer epochs"),
-    "batch_size": Limit(65_536, "DPVIZ_MAX_BATCH", "examples a batch", "take smaller batches"),
-    "weights": Limit(5_000_000, "DPVIZ_MAX_WEIGHTS", "weights a model", "choose a smaller model"),
+    "epochs": Limit(10_000, "DPVIZ_MAX_EPOCHS", "epochs per run", "take fewer epochs"),
+    "batch_size": Limit(65_536, "DPVIZ_MAX_BATCH", "examples per batch", "take smaller batches"),
+    "weights": Limit(5_000_000, "DPVIZ_MAX_WEIGHTS", "weights per model", "choose a smaller model"),
     "queue": Limit(500, "DPVIZ_MAX_QUEUE", "waiting runs", "wait until some have ended"),
-    "upload": Limit(20, "DPVIZ_MAX_UPLOAD_MB", "MB a file", "bring fewer rows"),
-    "own_data": Limit(20_000, "DPVIZ_MAX_DATA_MB", "MB an own dataset", "bring fewer or smaller examples"),
+    "upload": Limit(20, "DPVIZ_MAX_UPLOAD_MB", "MB per file", "bring fewer rows"),
+    "own_data": Limit(20_000, "DPVIZ_MAX_DATA_MB", "MB per own dataset", "bring fewer or smaller examples"),
     "own_datasets": Limit(100, "DPVIZ_MAX_DATASETS", "own datasets", "remove one that is no longer needed"),
 }
 

@@ -46,7 +46,7 @@ class Randomness(Stream, Protocol):
     """Random numbers one after the other."""
 
     def uniform(self, count: int) -> Tensor:
-        """Numbers in [0, 1) with 53 random bits: at 24 the sampling rate itself would be rounded."""
+        """Numbers in [0, 1) with 53 random bits: at 24 the sample rate itself would be rounded."""
 
     def normal(self, count: int) -> Tensor:
         """Independent standard normal numbers. In double precision, since single-precision ones end at 5.77."""

@@ -10,6 +10,7 @@ import dataclasses
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from dpviz.privacy.registry import InputError
 from dpviz.training.data.readers import Data
-from dpviz.training.devices import CPU, Device, device_of
+from dpviz.training.devices import CPU, Device, device_of, out_of_memory
 from dpviz.training.engine import LOOK_EVERY, Trainer
 from dpviz.training.random_streams import Seeded
 from dpviz.training.tables import LOSSES, OPTIMIZERS
@@ -132,12 +133,35 @@ def test_nor_does_a_step_that_looks_words_up(device):
 
     model = torch.nn.Sequential(torch.nn.Embedding(50, 8, padding_idx=0), torch.nn.Flatten(), torch.nn.Linear(96, 2))
     per_example = PerExample(
-        model.to(trainer.device.name), trainer.loss, trainer.perexample.clipping, 64, asynchronous=True
+        model.to(trainer.device.name), trainer.loss, trainer.perexample.clipping, 64, device=trainer.device
     )
     inputs, targets = words.to(trainer.device.name), labels.to(trainer.device.name)
     with Watch(trainer) as watch:
         per_example.clipped_sum(inputs, targets, epoch=0, clip_norm=1.0)
     assert watch.found == []
+
+
+class Queued(TorchDispatchMode):
+    """Counts the operations, each of which a device would have to launch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        self.count += 1
+        return operation(*args, **(kwargs or {}))
+
+
+@on_every_device
+def test_a_larger_batch_is_no_more_pieces_of_work(device):
+    trainer, queued = made(device, small_spec(model="cnn-mnist")), []
+    images, labels = trainer.feed.examples.take(torch.arange(400))
+    for count in (400, 400, 40, 4):  # the first time makes the buffers
+        with Queued() as work:
+            trainer.perexample.clipped_sum(images[:count], labels[:count], epoch=0, clip_norm=1.0)
+        queued.append(work.count)
+    assert queued[1] == queued[2] == queued[3]
 
 
 def check_steps(trainer: Trainer) -> None:
@@ -167,15 +191,20 @@ def test_a_look_reads_once(device):
 
 @on_every_device
 def test_looks_are_half_a_second_apart(device, monkeypatch):
-    spec = small_spec(epochs=1, batch_size=1)  # 400 steps
-    trainer, looks, look = made(device, spec), [], Trainer._look
-    monkeypatch.setattr(
-        Trainer, "_look", lambda self, *sizes: (looks.append(time.perf_counter()), look(self, *sizes))[1]
-    )
-    began = time.perf_counter()
-    list(trainer.epochs())
-    seconds = looks[-1] - began
-    assert len(looks) <= 5 + seconds / (LOOK_EVERY / 2)  # the first four find the pace, the last ends the epoch
+    trainer, looks, look, take_step = made(device, small_spec(batch_size=1)), [], Trainer._look, Trainer._take_step
+    now = [0.0]
+
+    def step(self) -> None:
+        now[0] += 0.005
+        take_step(self)
+
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(Trainer, "_take_step", step)
+    monkeypatch.setattr(Trainer, "_look", lambda self, *sizes: (looks.append(now[0]), look(self, *sizes))[1])
+    next(trainer.epochs())  # 400 steps, 2 seconds
+    apart = [after - before for before, after in pairwise(looks)]
+    assert len(apart) <= 8  # the first find the pace, the last ends the epoch
+    assert apart[3:-1] == pytest.approx([LOOK_EVERY] * len(apart[3:-1]), rel=0.02)
 
 
 def test_the_device_path_gives_the_same_result_as_the_cpus():
@@ -221,6 +250,19 @@ def test_pixels_stay_bytes_where_they_are_kept(device):
 
 # --- out of memory ------------------------------------------------------------------------------------------------
 
+
+def test_every_devices_way_to_say_that_memory_ran_out_is_known():
+    assert out_of_memory(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"))
+    for text in (
+        "[enforce fail at alloc_cpu.cpp:121] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to",
+        "MPS backend out of memory (MPS allocated: 7.64 GiB, other allocations: 8.91 GiB). Tried to allocate 2 GiB",
+        "Invalid buffer size: 33.92 GiB",
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+    ):
+        assert out_of_memory(RuntimeError(text))
+    assert not out_of_memory(RuntimeError("CUDA error: an illegal memory access was encountered"))
+
+
 SHORT_OF_MEMORY = """
 import resource, sys, torch
 torch.set_num_threads(1)
@@ -248,6 +290,15 @@ def test_memory_that_runs_out_halves_the_physical_batch_and_draws_nothing_twice(
     assert [number for record in mine for number in record] == pytest.approx(
         [number for record in expected for number in record], rel=1e-4
     )
+
+
+def test_a_run_whose_memory_ran_out_goes_on_with_the_same_parts():
+    halved = Trainer(small_spec(), data=small_data())
+    halved.perexample.physical_batch = halved.perexample.halved_to = 25
+    resumed = Trainer(small_spec(), data=small_data())
+    resumed.load(halved.state())
+    assert (resumed.perexample.physical_batch, resumed.perexample.halved_to) == (25, 25)
+    resumed.load(halved.state() | {"physical_batch": None})
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no cuda device")

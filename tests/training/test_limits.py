@@ -37,9 +37,9 @@ def test_weights_are_counted_without_torch_as_the_builders_count_them(name, knob
 @pytest.mark.parametrize(
     ("variable", "changes", "words"),
     [
-        ("DPVIZ_MAX_EPOCHS", {"epochs": 41}, "at most 40 epochs a run are allowed here, got 41; take fewer epochs"),
-        ("DPVIZ_MAX_BATCH", {"batch_size": 50}, "at most 40 examples a batch are allowed here, got 50"),
-        ("DPVIZ_MAX_WEIGHTS", {}, "at most 40 weights a model are allowed here, got 7,850"),
+        ("DPVIZ_MAX_EPOCHS", {"epochs": 41}, "at most 40 epochs per run are allowed here, got 41; take fewer epochs"),
+        ("DPVIZ_MAX_BATCH", {"batch_size": 50}, "at most 40 examples per batch are allowed here, got 50"),
+        ("DPVIZ_MAX_WEIGHTS", {}, "at most 40 weights per model are allowed here, got 7,850"),
     ],
 )
 def test_each_limit_of_a_run_is_set_by_its_variable_and_refuses_in_a_sentence(monkeypatch, variable, changes, words):
@@ -53,7 +53,7 @@ def test_each_limit_of_a_run_is_set_by_its_variable_and_refuses_in_a_sentence(mo
 def test_a_run_at_the_limit_is_taken(monkeypatch):
     monkeypatch.setenv("DPVIZ_MAX_EPOCHS", "3")
     assert check_spec(spec()).epochs == 3
-    assert "3 epochs a run" in limits_words()
+    assert "3 epochs per run" in limits_words()
 
 
 @pytest.mark.parametrize("text", ["0", "-5", "many", "1.5", "1e3", "nan", "9" * 30, "²"])

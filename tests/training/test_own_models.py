@@ -142,7 +142,7 @@ REFUSED = {
     "centred": "mixes the examples of a batch: an example's answer changes with the others",
     "borrowed": "use each weight only in the layer that holds it",
     "remembers": "keeps something of the examples it sees",
-    "huge": "at most 5,000,000 weights a model",
+    "huge": "at most 5,000,000 weights per model",
     "breaks": "failed on 3 examples of shape .*KeyError: 'no such layer'",
     "no_module": "must return a torch module, got str",
     "no_function": "must be a function of input shape and classes, got int",

@@ -19,15 +19,19 @@ from torch import Tensor, nn
 # large block, freed at once, lets activations reuse their pages, too.
 LARGE_BLOCK = 32 * 2**20 - 2**16
 # Measured: below the first the Gram matrices are cheaper than written-out gradients; strips pay if they are at least as
-# wide as the second; the third is how many numbers of rows stay in a core's cache.
-GHOST_GAIN, LEAST_STRIP, SLICE_NUMBERS = 5, 16, 500_000
+# wide as the second.
+GHOST_GAIN, LEAST_STRIP = 5, 16
 ROUNDING = 2  # units of rounding of a product of two numbers, one of them scaled, on its way into a sum
 
 
 class Buffers:
-    """Memory that is used again for every part of a batch: fresh pages cost more than the arithmetic done in them."""
+    """Memory that is used again for every part of a batch: fresh pages cost more than the arithmetic done in them.
 
-    def __init__(self) -> None:
+    `rows` is how many numbers of a convolution's rows each thread makes at once.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
         self.held: dict[object, Tensor] = {}
         torch.empty(LARGE_BLOCK, dtype=torch.uint8)
 
@@ -187,7 +191,7 @@ def convolution(layer: Convolution, inputs: Tensor, grads: Tensor, buffers: Buff
         return Factored(rows, grads, layer.bias is not None, lambda weight: _conv_weight(layer, [weight]))
     pieces = _pair(layer.kernel_size, 1)[0] // strip_height(layer)
     weights = buffers.take((layer, "weights"), (pieces, batch, outs, ins // pieces), grads)
-    few = max(1, SLICE_NUMBERS * torch.get_num_threads() * pieces // (places * ins))
+    few = max(1, buffers.rows * torch.get_num_threads() * pieces // (places * ins))
     for start in range(0, batch, few):
         some = slice(start, start + few)
         for piece, weight in zip(conv_rows(layer, inputs[some], buffers, None), weights, strict=True):

@@ -19,14 +19,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from dpviz.training.devices import CPU, Device, out_of_memory
 from dpviz.training.evaluation import Weighted, channels_last
 from dpviz.training.gradients.clipping import ClippingRule, example_norms
 from dpviz.training.gradients.layer_gradients import SHARES, Buffers, Share, Written, numbers, unsupported
 from dpviz.training.losses import PerExampleLoss
 
 Keep = Callable[[Tensor], Tensor]
-# Numbers that a part of the batch may occupy, and examples in it: measured; more is not faster.
-PART_NUMBERS, PART_EXAMPLES, OPACUS_EXAMPLES = 40_000_000, 256, 64
+OPACUS_EXAMPLES = 64  # worked on at once, at most
 Call = tuple[nn.Module, Tensor, Tensor]  # layer, input, output
 
 
@@ -45,11 +45,11 @@ class Clipped:
 
 
 class PerExample:
-    """Clipped gradient sums of a model under a loss and a clipping rule.
+    """Clipped gradient sums of a model under a loss and a clipping rule, on the device where the model is.
 
     `physical_batch` bounds the examples worked on at once (None: chosen from the layers' sizes); larger batches are
     split, with the same result. Where memory runs out it is halved, and the batch begun again. `fallback` is None, or
-    says why Opacus computes the per-example gradients instead. `asynchronous` says that asking for a number is dear.
+    says why Opacus computes the per-example gradients instead.
     """
 
     def __init__(
@@ -59,13 +59,13 @@ class PerExample:
         clipping: ClippingRule,
         physical_batch: int | None = None,
         *,
-        asynchronous: bool = False,
+        device: Device = CPU,
     ) -> None:
         self.model, self.loss, self.clipping, self.physical_batch = model, loss, clipping, physical_batch
-        self.asynchronous = asynchronous
+        self.device = device
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.layers = [m for m in model.modules() if any(p.requires_grad for p in m.parameters(recurse=False))]
-        self.buffers = Buffers()
+        self.buffers = Buffers(device.portions.rows)
         self.halved_to: int | None = None  # the physical batch, once memory ran out
         self._opacus: OpacusTwin | None = None
         self.fallback = next((reason for layer in self.layers if (reason := unsupported(layer))), None)
@@ -93,8 +93,7 @@ class PerExample:
             self.physical_batch = self.halved_to = math.ceil(min(self.physical_batch, len(targets)) / 2)
             self.buffers.held.clear()
             self._opacus = None  # a pass that was cut short leaves activations and gradients in it
-            if inputs.is_cuda:
-                torch.cuda.empty_cache()
+            self.device.free_cache()
 
     def _clipped_sum(self, inputs: Tensor, targets: Tensor, epoch: int, clip_norm: float, keep: Keep | None) -> Clipped:
         assert self.physical_batch is not None
@@ -105,7 +104,7 @@ class PerExample:
             part_logits, part_losses, shares = self._shares(some, labels, epoch)
             squared_norms = torch.stack([share.squared_norms() for share in shares])
             lost = ~squared_norms.sum(0).isfinite()
-            if self.asynchronous or lost.any():  # no factor shortens infinity: such an example counts nothing
+            if self.device.asynchronous or lost.any():  # no factor shortens infinity: such an example counts nothing
                 squared_norms = squared_norms.masked_fill(lost, 0.0)
                 for share in shares:
                     share.drop(lost)
@@ -135,7 +134,8 @@ class PerExample:
             self._look_for_reuse(calls)
         if self.fallback:
             return OPACUS_EXAMPLES
-        return min(PART_EXAMPLES, max(1, PART_NUMBERS // sum(numbers(*call) for call in calls)))
+        portions = self.device.portions
+        return min(portions.examples, max(1, portions.numbers // sum(numbers(*call) for call in calls)))
 
     def _look_for_reuse(self, calls: list[Call]) -> None:
         """A layer that works twice has two parts of each gradient, which belong together before they are clipped."""
@@ -182,11 +182,6 @@ class PerExample:
             if own:
                 shares.append(Written(written))
         return logits.detach(), losses.detach(), shares
-
-
-def out_of_memory(error: RuntimeError) -> bool:
-    """Whether a device has no memory left; the CPU's allocator has no error of its own, only a text."""
-    return isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)
 
 
 def _grad_sample(parameter: nn.Parameter, batch: int) -> Tensor:
