@@ -10,6 +10,7 @@ app: .venv/runtime
 	$(BIN)/python -m dpviz app --host $(HOST) --port $(PORT)
 
 test: .venv/dev
+	@sh tests/find-nginx
 	DPVIZ_CHROMIUM="$$(sh tests/find-chromium)" $(BIN)/python -m pytest -n 2 --dist loadfile
 
 # What `make test` leaves out: servers, nodes and workers killed and doubled, in real browsers and clusters (some minutes).

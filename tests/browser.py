@@ -169,6 +169,22 @@ def new_page(browser: Browser) -> Iterator[Callable[..., Page]]:
     assert not outside, f"the page asked other hosts: {outside}"
 
 
+def settled(page: Page) -> None:
+    """Wait until the page's script has run to its end."""
+    expect(page.get_by_test_id("stApp")).to_have_attribute("data-test-script-state", "notRunning")
+
+
+def choose(page: Page, label: str, option: str) -> None:
+    """Take an option of a list once the page stands still: a rerun closes an open list."""
+    box = page.get_by_role("combobox", name=label)
+    expect(box).to_be_visible()
+    settled(page)
+    box.click()
+    box.fill(option)
+    page.get_by_role("option", name=option).first.click()
+    expect(box).to_have_value(option)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A real browser on a busy machine can miss its moment: these tests, and no others, get a second try."""
     for item in items:

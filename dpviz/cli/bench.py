@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
+from itertools import groupby
 from typing import Any
 
 from dpviz.cli.command import Command, Result, number, table, whole
@@ -25,8 +26,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(args: argparse.Namespace) -> Result:
-    if str(ROOT) not in sys.path:
-        sys.path.insert(0, str(ROOT))
+    sys.path.insert(0, str(ROOT))  # before Opacus, whose wheel has a package `benchmarks`, too
     try:
         module = importlib.import_module(f"benchmarks.{args.bench}")
     except ModuleNotFoundError as error:
@@ -36,8 +36,16 @@ def _run(args: argparse.Namespace) -> Result:
         if OPTIONS[name] != args.bench:
             raise InputError(f"--{name} goes with bench {OPTIONS[name]} only")
     rows: list[dict[str, Any]] = module.rows(**options)
-    heads = list(dict.fromkeys(key for row in rows for key in row))
-    return {"rows": rows}, table(heads, [[row.get(head) for head in heads] for row in rows])
+    alike = groupby(map(_flat, rows), key=tuple)
+    return {"rows": rows}, "\n\n".join(table(heads, [[*row.values()] for row in some]) for heads, some in alike)
+
+
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    """A column for each number: those of a dict come under its name and theirs."""
+    flat: dict[str, Any] = {}
+    for name, value in row.items():
+        flat |= {f"{name} {inner}": one for inner, one in value.items()} if isinstance(value, dict) else {name: value}
+    return flat
 
 
 COMMANDS = (Command("bench", "time dpviz beside its peers", _arguments, _run),)

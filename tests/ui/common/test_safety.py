@@ -176,14 +176,14 @@ def test_settings_above_a_limit_are_one_sentence_and_no_launch(folder, monkeypat
     monkeypatch.setenv("DPVIZ_MAX_EPOCHS", "4")
     at = open_page("pages/train.py")
     assert [error.value for error in at.error] == [
-        "At most 4 epochs a run are allowed here, got 5; take fewer epochs (the limit is set by DPVIZ_MAX_EPOCHS)."
+        "At most 4 epochs per run are allowed here, got 5; take fewer epochs (the limit is set by DPVIZ_MAX_EPOCHS)."
     ]
     assert "Launch" not in [button.label for button in at.button]
 
 
 def test_the_limits_are_told_at_the_launch_button(folder, monkeypatch):
     monkeypatch.setenv("DPVIZ_MAX_EPOCHS", "77")
-    assert "77 epochs a run" in button(open_page("pages/train.py"), "Launch").help
+    assert "77 epochs per run" in button(open_page("pages/train.py"), "Launch").help
 
 
 def test_a_queue_that_is_full_says_so_on_the_page(folder, monkeypatch):

@@ -16,6 +16,7 @@ from dpviz.training.local.tabular import picture_data, read_upload
 from dpviz.ui.common.handover import RecipeHandover
 from dpviz.ui.local import trials
 from dpviz.ui.local.job import Job, check_work
+from tests.browser import choose, settled
 
 ROOT = Path(__file__).parents[3]
 TALL = {"width": 1100, "height": 2600}  # scrolling closes an open list
@@ -182,18 +183,6 @@ def url(serve: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> 
     return serve(ROOT / "app.py", {"DPVIZ_RUNS": str(folder), "TMPDIR": str(folder)}) + "/local"
 
 
-def settled(page: Page) -> None:
-    """Wait until the script has run to its end: a rerun closes an open list."""
-    expect(page.locator(".js-plotly-plot").first).to_be_visible()
-    expect(page.get_by_test_id("stApp")).to_have_attribute("data-test-script-state", "notRunning")
-
-
-def choose(page: Page, label: str, option: str) -> None:
-    settled(page)
-    page.get_by_role("combobox", name=label).click()
-    page.get_by_role("option", name=option).click()
-
-
 def choose_own_file(page: Page) -> None:
     choose(page, "Data", "My own file")
     expect(page.get_by_text("20MB per file")).to_be_visible()
@@ -201,8 +190,9 @@ def choose_own_file(page: Page) -> None:
 
 def test_the_picture_plays_and_the_page_fits_a_phone(url, new_page):
     page = new_page(url, viewport={"width": 420, "height": 900})
-    settled(page)
     plot = page.locator(".js-plotly-plot").first
+    expect(plot).to_be_visible()
+    settled(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= 420
     words = plot.locator("text", has_text="Epoch").first
     before = words.text_content() or ""

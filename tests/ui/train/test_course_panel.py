@@ -247,10 +247,12 @@ def test_a_running_run_is_redrawn_with_the_mouse_and_keeps_it_through_reload_sto
     stroke(page, (50, 2.0), (60, 2.0))
     drawn = ask(page, "Array.from(editor.sigmas)")[49:]
     assert drawn == pytest.approx([2.0] * 11, rel=0.02)
+    apply = page.get_by_role("button", name="Apply", exact=True)
+    expect(apply).to_be_enabled(timeout=WAIT)  # the server has the drawing
     page.reload()
     expect(page.locator("svg.plot")).to_be_visible(timeout=WAIT)
-    expect(page.get_by_role("button", name="Apply", exact=True)).to_be_enabled(timeout=WAIT)
-    page.get_by_role("button", name="Apply", exact=True).click()
+    expect(apply).to_be_enabled(timeout=WAIT)
+    apply.click()
     expect(page.get_by_text("Applied from epoch 50 on.")).to_be_visible(timeout=WAIT)
     assert list(store.get(run_id).course.sigmas[49:]) == drawn
     page.reload()

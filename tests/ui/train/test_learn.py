@@ -20,6 +20,7 @@ from dpviz.training.spec import RunSpec
 from dpviz.ui.common.announce import at_work, learnt_words
 from dpviz.ui.compare.data import newest_dataset
 from dpviz.ui.train.forecasts import settings_name
+from tests.browser import choose
 from tests.ui.train.test_train_page import (
     WAIT,
     Lab,
@@ -179,12 +180,8 @@ def lab(tmp_path):
 
 def fill_in_tiny(page: Page) -> None:
     """Whole batches of 455 people: a step per epoch."""
-    for label, text in (("Dataset", "Breast cancer"), ("Model", "Logistic regression")):
-        box = page.get_by_role("combobox", name=label)
-        box.click()
-        box.fill(text)
-        page.get_by_role("option", name=text).first.click()
-        expect(box).to_have_value(text, timeout=WAIT)
+    choose(page, "Dataset", "Breast cancer")
+    choose(page, "Model", "Logistic regression")
     type_number(page, "Batch size", "455")
 
 

@@ -33,7 +33,7 @@ from dpviz.ui.train.run_panel import share_done
 from dpviz.ui.train.runs_list import selected_places
 from dpviz.views.comparison.experiments import group_of
 from dpviz.views.numbers import epsilon_number, epsilon_text
-from tests.browser import ROOT, start_server, stop_server
+from tests.browser import ROOT, choose, start_server, stop_server
 from tests.views.made_runs import keep, made_run, made_spec
 
 # --- small parts ------------------------------------------------------------------------------------------------------
@@ -514,10 +514,7 @@ def lab(tmp_path_factory):
 
 def fill_in_quick_logistic(page: Page) -> None:
     """Logistic regression on 2,000 digits: a run of a few seconds."""
-    model = page.get_by_role("combobox", name="Model")
-    model.click()
-    model.fill("Logistic")
-    page.get_by_role("option", name="Logistic regression").click()
+    choose(page, "Model", "Logistic regression")
     for label, value in (("Epochs", "3"), ("Batch size", "200"), ("Training examples", "2000")):
         type_number(page, label, value)
 
