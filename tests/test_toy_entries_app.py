@@ -122,7 +122,7 @@ def test_a_paper_is_listed_last_and_its_experiment_is_priced_and_can_be_made(pro
     assert ", toy; all, if left out" in " ".join(dpviz(project, "papers", "--help").split())
     (row,) = json.loads(dpviz(project, "papers", "toy", "--json"))["experiments"]
     assert (row["name"], row["reported"]["value"], row["reported"]["place"]) == ("toy/quiet", 0.875, "Table 1")
-    assert 0 < row["epsilon"]["sound"] < row["epsilon"]["claimed"] == 1.5
+    assert 0 < row["epsilon"]["sound"] == row["epsilon"]["claimed"] < row["reported"]["epsilon"] == 1.5
     listed = json.loads(dpviz(project, "reproduce", "toy", "--list", "--json"))["runs"]
     assert {(run["experiment"], run["state"]) for run in listed} == {("toy/quiet", "missing")}
 

@@ -43,7 +43,7 @@ def _data(args: argparse.Namespace) -> Result:
     if [args.name, args.path].count(None) != 2 - wanted:
         raise InputError(
             "data list takes no name, data add a name and a path, data remove a name; for example "
-            "dpviz data add hospital stays.csv --label readmitted"
+            "dpviz data add hospital patients.csv --label readmitted"
         )
     return ACTIONS[args.action](args)
 

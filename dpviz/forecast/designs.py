@@ -87,7 +87,7 @@ def held_out_pilots(spec: RunSpec, schedules: int, seeds: int = 1) -> tuple[RunS
 
 
 def pilots(spec: RunSpec, runs: int, *, held_out: bool = False) -> tuple[RunSpec, ...]:
-    """A recipe with so many schedules, a seed each; those held out have odder shapes and other seeds."""
+    """A recipe with so many schedules, one seed each; those held out have odder shapes and other seeds."""
     if not 1 <= runs <= HELD_OUT_SEED:
         raise InputError(f"pilot runs must be from 1 to {HELD_OUT_SEED:,}, got {runs}")
     if not spec.private:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpviz.privacy.assumptions import ADJACENCIES, SAMPLINGS
-from dpviz.privacy.guarantees import FIXED_AHEAD, rule_of
+from dpviz.privacy.guarantees import FIXED_AHEAD, ONE_EXAMPLE, rule_of
 from dpviz.privacy.prices import epsilon as composed_epsilon
 from dpviz.privacy.rdp import ORDERS, FloatArray, improved_conversion, log_moments, phase_rdp, smallest_epsilon
 from dpviz.privacy.records import Epsilon, Guarantee, Ledger, Phase, check_delta
@@ -177,6 +177,7 @@ def filter_guarantee(method: str, curriculum: str, phases: Sequence[Phase], reny
 
 
 FILTER_NOT_COVERED = (
+    ONE_EXAMPLE,
     "choosing the settings, the best seed or the best epoch by looking at results",
     "training loss, training accuracy and diagnostics: they are computed from private data without noise, so noise "
     "that is chosen by looking at them has no guarantee",

@@ -45,7 +45,9 @@ class Rule:
 FIXED_AHEAD = "the schedule was fixed before the data were looked at"
 CLIPPED = "each example's gradient is clipped, and the noise is scaled to the clipping norm"
 PER_EXAMPLE = "loss and optimizer treat each example on its own; what the optimizer does with the noisy sum is free"
+ONE_EXAMPLE = "a person with several examples in the data: epsilon is about one example"
 NOT_COVERED = (
+    ONE_EXAMPLE,
     "choosing the schedule, the settings, the best seed or the best epoch by looking at results",
     "training loss, training accuracy and diagnostics: they are computed from private data without noise",
 )

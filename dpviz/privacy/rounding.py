@@ -8,6 +8,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from dpviz.privacy.accountants import ACCOUNTANTS
 from dpviz.privacy.records import Epsilon
 
+MILLI = Decimal("0.001")
 NARROW = 1e-6  # a band as narrow as this, relative to its value, is an exact number
 
 
@@ -31,6 +32,13 @@ def epsilon_number(epsilon: float, *, digits: int = 3, up: bool = True) -> str:
     places = max(usual, 1 - exact.adjusted())  # two significant digits, if they need more room
     text = f"{exact.quantize(Decimal(1).scaleb(-places), rounding=rounding):,.{places}f}"
     return text[:-1] if places > usual and text.endswith("0") else text
+
+
+def epsilon_cell(epsilon: float) -> float:
+    """Thousandths, rounded up: for columns of numbers that people sort, with three digits after the point."""
+    return (
+        epsilon if not math.isfinite(epsilon) else float(Decimal(repr(float(epsilon))).quantize(MILLI, ROUND_CEILING))
+    )
 
 
 def delta_number(delta: float, *, up: bool = True) -> str:

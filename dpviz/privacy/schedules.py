@@ -214,7 +214,7 @@ def parse_csv(text: str) -> Schedule:
     except csv.Error as error:
         raise InputError(f"the CSV cannot be read: {error}") from None
     if not rows:
-        raise InputError("the CSV is empty; give one sigma a line")
+        raise InputError("the CSV is empty; give one sigma per line")
     heading = [cell.strip().lower() for cell in rows[0]]
     names = ("sigma", "sigmas", "noise_multiplier")
     column = next((heading.index(name) for name in names if name in heading), None)
@@ -234,4 +234,4 @@ def read_csv(path: str | Path) -> Schedule:
             return parse_csv(file.read(MAX_CSV_BYTES + 1))
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise InputError(f"cannot read {str(path)!r}: {reason}; give a CSV file with one sigma a line") from None
+        raise InputError(f"cannot read {str(path)!r}: {reason}; give a CSV file with one sigma per line") from None

@@ -65,9 +65,9 @@ def shape_figure(frame: pd.DataFrame, runs: pd.DataFrame) -> go.Figure:
         x=shown["epsilon"],
         y=shown["accuracy"],
         name="this shape, scaled",
-        customdata=shown[["factor"]],
+        customdata=list(zip(shown["factor"], map(epsilon_number, shown["epsilon"]), strict=True)),
         line={"color": COLOURS[2]},
-        hovertemplate="%{customdata[0]:.3g} times the noise: ε %{x:.3f}, %{y:.2f} %<extra></extra>",
+        hovertemplate="%{customdata[0]:.3g} times the noise: ε %{customdata[1]}, %{y:.2f} %<extra></extra>",
     )
     drawn = shown[shown["factor"] == 1.0]
     figure.add_scatter(
@@ -76,7 +76,8 @@ def shape_figure(frame: pd.DataFrame, runs: pd.DataFrame) -> go.Figure:
         name="as drawn",
         mode="markers",
         marker={"color": COLOURS[2], "size": 13},
-        hovertemplate="as drawn: ε %{x:.3f}, %{y:.2f} %<extra></extra>",
+        customdata=[(epsilon_number(epsilon),) for epsilon in drawn["epsilon"]],
+        hovertemplate="as drawn: ε %{customdata[0]}, %{y:.2f} %<extra></extra>",
     )
     figure.add_scatter(
         x=dots["epsilon"],
@@ -85,7 +86,8 @@ def shape_figure(frame: pd.DataFrame, runs: pd.DataFrame) -> go.Figure:
         mode="markers",
         text=dots["name"],
         marker={"color": GREY, "size": 6},
-        hovertemplate="%{text}: ε %{x:.3f}, %{y:.2f} %<extra></extra>",
+        customdata=[(epsilon_number(epsilon),) for epsilon in dots["epsilon"]],
+        hovertemplate="%{text}: ε %{customdata[0]}, %{y:.2f} %<extra></extra>",
     )
     return figure
 

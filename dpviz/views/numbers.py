@@ -5,6 +5,7 @@ from __future__ import annotations
 from dpviz.privacy.risk import Risk
 from dpviz.privacy.rounding import (
     delta_text,
+    epsilon_cell,
     epsilon_kind,
     epsilon_number,
     epsilon_remark,
@@ -15,6 +16,7 @@ from dpviz.privacy.rounding import (
 __all__ = [
     "alarms_text",
     "delta_text",
+    "epsilon_cell",
     "epsilon_kind",
     "epsilon_number",
     "epsilon_remark",

@@ -142,14 +142,17 @@ def order(at: Example) -> Finding:
 @pitfall(
     "Batches must be drawn at random",
     "The small epsilons of DP-SGD come from Poisson sampling: nobody knows who is in a batch. With a fixed order each "
-    "example is in one known batch per epoch, and the gain is gone. Shuffling lies between; nobody has a tight price. "
-    "Without sampling the price is about one example that counts nothing, while all batches stay as they are.",
+    "example is in one known batch per epoch, and the gain is gone. Shuffled batches cost no more than a fixed order; "
+    "how much less, nobody can say tightly. Without sampling the price is about one example that counts nothing, while "
+    "all batches stay as they are.",
 )
 def batches(at: Example) -> Finding:
     costs = {name: at.price(sampling=name) for name in SAMPLINGS}
     factor = costs["fixed-order"].upper / costs["poisson"].upper
     return Finding(
-        f"Without amplification this curve costs {factor:.1f} times as much.",
+        f"Without amplification this curve costs {factor:.1f} times as much."
+        if factor > 1
+        else "With as little noise as here sampling gains nothing: an example may come into several batches.",
         tuple(
             (f"{SAMPLINGS[name].title} ({ADJACENCIES[adjacency_of(name)].title.lower()})", cost)
             for name, cost in costs.items()
@@ -212,8 +215,9 @@ def accepted_delta(epsilon: float, shift: float, threshold: float) -> float:
 
 @pitfall(
     "Epsilon without delta says nothing",
-    "Every epsilon belongs to a delta: the chance that the promise fails altogether. Delta should be well under 1/N; "
-    "above it, to publish one random person's record would count as private.",
+    "Every epsilon belongs to a delta: what comes on top of it. A method that fails altogether with that chance is "
+    "allowed, too. Delta should be well under 1/N; above it, to publish one random person's record would count as "
+    "private.",
 )
 def deltas(at: Example) -> Finding:
     values = sorted({1e-3, 1 / at.dataset_size, at.delta, 1e-10}, reverse=True)

@@ -19,7 +19,7 @@ from dpviz.runs.store.imported import AnySpec, ImportedSpec
 from dpviz.training.spec import EpochRecord
 from dpviz.training.tables import DATASETS, MODELS
 from dpviz.views.axes import AXES, COLOURS, EPOCH_COLUMNS, GREY, PERCENT, epoch_ticks, layout, tinted
-from dpviz.views.numbers import epsilon_number
+from dpviz.views.numbers import epsilon_cell, epsilon_number
 
 TEST, TRAINING = "test data", "training data, not covered by epsilon"
 FORECAST, FORECAST_BAND = "forecast, with its band", "nine of ten runs"
@@ -265,7 +265,7 @@ def list_frame(summaries: Sequence[Summary], names: Sequence[str], minutes: Mapp
             name + (" (imported)" if run.kind == "imported" else ""),
             STATUS_WORDS[run.status],
             math.nan if run.test_accuracy is None else 100 * run.test_accuracy,
-            math.nan if run.spent[1] is None else run.spent[1],
+            math.nan if run.spent[1] is None else epsilon_cell(run.spent[1]),
             minutes.get(run.id, math.nan),
             run.seed,
             run.created[:16].replace("T", " "),

@@ -132,8 +132,8 @@ def price_tag_words(frame: pd.DataFrame) -> str:
     half = int((shares.cumsum() < 50 - 1e-9).sum()) + 1
     dearest = frame.loc[shares.index[0]]
     return (
-        f"Half of the cost comes from {half} of {len(frame)} epochs. The dearest is epoch {int(dearest['epoch'])}: "
-        f"σ = {sigma_text(dearest['sigma'])} takes {dearest['share']:.1f} %."
+        f"Half of the cost comes from {half} of {len(frame)} epochs. The most expensive is epoch "
+        f"{int(dearest['epoch'])}: σ = {sigma_text(dearest['sigma'])} takes {dearest['share']:.1f} %."
     )
 
 

@@ -16,6 +16,7 @@ from dpviz.runs.differences import Difference, paired_difference
 from dpviz.runs.sweeps.result import CandidateResult, Result
 from dpviz.runs.sweeps.spec import Candidate
 from dpviz.views.axes import AXES, COLOURS, layout, tinted
+from dpviz.views.numbers import epsilon_cell
 
 NO_NUMBER = math.nan
 ValueTitle = Callable[[str, Value], str]  # a setting's key and value
@@ -33,7 +34,7 @@ def sweep_frame(found: Result, value_title: ValueTitle, *, running: bool) -> pd.
             *(value_title(key, settings[key]) if key in settings else "" for key in varied),
             NO_NUMBER if row.mean is None else 100 * row.mean,
             NO_NUMBER if row.std is None else 100 * row.std,
-            NO_NUMBER if row.epsilon is None else row.epsilon,
+            NO_NUMBER if row.epsilon is None else epsilon_cell(row.epsilon),
             f"{len(row.done)} of {len(found.sweep.seeds)}",
             best if row is found.winner else _note(found, row, running),
         )

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from dpviz.privacy import Epsilon
 from dpviz.privacy.rounding import delta_number
 from dpviz.ui.schedule.settings import parse_delta
-from dpviz.views.numbers import delta_text, epsilon_kind, epsilon_number, epsilon_remark, epsilon_text, sigma_text
+from dpviz.views.numbers import (
+    delta_text,
+    epsilon_cell,
+    epsilon_kind,
+    epsilon_number,
+    epsilon_remark,
+    epsilon_text,
+    sigma_text,
+)
 
 
 def band(lower: float, upper: float) -> Epsilon:
@@ -102,3 +110,11 @@ def test_a_delta_reads_back_as_the_same_number(delta):
 def test_a_written_delta_is_on_the_safe_side_of_the_number_by_less_than_a_thousandth(delta):
     assert delta <= float(delta_number(delta)) <= 1.001 * delta
     assert 0.999 * delta <= float(delta_number(delta, up=False)) <= delta
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "cell"), [(2.36439, 2.365), (1.005, 1.005), (2e-5, 0.001), (34624.1, 34624.1), (math.inf, math.inf)]
+)
+def test_a_cell_that_shows_thousandths_is_rounded_up(epsilon, cell):
+    assert epsilon_cell(epsilon) == cell
+    assert math.isnan(epsilon_cell(math.nan))

@@ -17,6 +17,7 @@ from dpviz.views.comparison.marks import swatch
 from dpviz.views.comparison.scene import Scene
 from dpviz.views.comparison.settings import TITLES, paper_title, setting_text, setting_title, varying
 from dpviz.views.comparison.table import MEASURED, dataset_title
+from dpviz.views.numbers import epsilon_cell
 from dpviz.views.runs import audited_of_proven
 
 MOST_ROWS = 1000  # of the table in the browser
@@ -74,9 +75,9 @@ def _cells(table: pd.DataFrame, scene: Scene) -> pd.DataFrame:
         "curve": table["curve"],
         **{name: table[name] for name in ("accuracy", "deviation", "seeds", "difference")},
         "interval": _intervals(table, scene.base.values()),
-        "sound": table["sound"],
+        "sound": table["sound"].map(epsilon_cell),
         "audited": [audited_of_proven(*audit) for audit in audits],
-        "claimed": table["claimed"],
+        "claimed": table["claimed"].map(epsilon_cell),
         "source": origin,
         "whole_run": table["whole_run"],
         "epoch": table["epoch"],

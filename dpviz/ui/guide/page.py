@@ -34,11 +34,12 @@ DRAWN = "Your drawing"
 def meaning() -> None:
     """Epsilon in words, and one slider that moves two pictures."""
     st.markdown(
-        "A model learns from many people. Epsilon limits what it can give away about **any one of them**: train once "
-        "with your record and once without it, and no result may be more than $e^{\\varepsilon}$ times likelier in one "
-        "world than in the other, apart from a chance of δ. Small is private: below 1 is strong, a few is common in "
-        "practice, and above 10 the promise is weak. DP-SGD gets there by clipping each example's gradient and adding "
-        "noise; the noise multiplier σ says how much noise, measured in clipping norms.",
+        "A model learns from many people, each with one example. Epsilon limits what it can give away about **any one "
+        "of them**: train once with your example and once without it. Whatever results you name, they are at most "
+        "$e^{\\varepsilon}$ times as likely in one world as in the other, plus δ. Small is private: below 1 is strong, "
+        "a few is common in practice, and above 10 the promise is weak. Somebody with several examples is protected "
+        "less: merge them into one first. DP-SGD gets there by clipping each example's gradient and adding noise; the "
+        "noise multiplier σ says how much noise, measured in clipping norms.",
         width=TEXT,
     )
     sigma = st.slider("Noise multiplier σ of one update that uses everybody", 0.3, 10.0, 2.0, 0.1, key=GUIDE("sigma"))
@@ -48,7 +49,8 @@ def meaning() -> None:
     left.markdown(f"**Two worlds.** {words} The more the bells overlap, the less an update says about you.")
     left.plotly_chart(worlds_figure(worlds_frame(sigma)), alt=words, config=STILL)
     bound = (
-        f"who gave it even odds that you are in the data can be at most {100 * belief(cost, 0.5):.1f} % sure after it"
+        f"who gave it even odds that you are in the data can be at most {100 * belief(cost, 0.5):.1f} % sure after it, "
+        "but for rare results"
     )
     right.markdown(f"**What an attacker may conclude.** Somebody {bound}.")
     right.plotly_chart(belief_figure(belief_frame(), cost), alt=f"Somebody {bound}.", config=STILL)

@@ -176,7 +176,7 @@ def paste_bytes(board: Board, data: bytes) -> None:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise InputError("the file is not text; give a CSV file with one sigma a line") from None
+        raise InputError("the file is not text; give a CSV file with one sigma per line") from None
     paste(board, text)
 
 

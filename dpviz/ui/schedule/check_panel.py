@@ -91,7 +91,7 @@ def check_spec(response: Response, settings: Settings) -> RunSpec:
     if spec.sample_rate != settings.sample_rate:
         raise InputError(
             f"the runs behind this forecast have {spec.size:,} examples, the page {settings.dataset_size:,}; a check "
-            "needs the same sampling rate"
+            "needs the same sample rate"
         )
     return spec
 

@@ -310,7 +310,7 @@ def settings_panel(on_epochs: Callable[[], None]) -> None:
 def settings_words(settings: Settings) -> str:
     """What the settings come to, with units."""
     return (
-        f"{settings.dataset_size:,} training examples, sampling rate q = {settings.sample_rate:.4g}, "
+        f"{settings.dataset_size:,} training examples, sample rate q = {settings.sample_rate:.4g}, "
         f"{settings.steps:,} steps per epoch, {settings.steps * settings.epochs:,} steps in all."
     )
 

@@ -40,8 +40,8 @@ def _form() -> None:
         "A NumPy archive or a table",
         ["npz", "csv", "parquet"],
         max_upload_size=most,
-        help=f"At most {most:,} MB. `.npz`: x_train, y_train, x_test, y_test. CSV or Parquet: one row per example. "
-        "Larger files and folders of images: `dpviz data add`.",
+        help=f"At most {most:,} MB. `.npz`: x_train, y_train, x_test, y_test. CSV or Parquet: one row per example, "
+        "which ε is about. Larger files and folders of images: `dpviz data add`.",
         key=TRAIN("file"),
     )
     if file is None:

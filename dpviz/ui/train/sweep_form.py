@@ -25,7 +25,7 @@ TRIALS = 20
 GRID, SEARCH = "Grid", "Search"
 DRAWN = "Your drawn curve"
 HELP = {
-    GRID: "Every combination of the values below is trained, once a seed; all else is as in the form above.",
+    GRID: "Every combination of the values below is trained, once per seed; all else is as in the form above.",
     SEARCH: "Each trial takes values from the ranges below, proposed from what those before it gave: high accuracy at "
     "low epsilon. All else is as in the form above.",
 }
@@ -195,7 +195,7 @@ def _trials() -> int:
         TRIALS,
         key=SWEEP("trials"),
         persist_state="session",
-        help="Candidates in all, each trained once a seed. The first half of them, at most ten, is drawn at random.",
+        help="Candidates in all, each trained once per seed. The first half of them, at most ten, is drawn at random.",
     )
 
 

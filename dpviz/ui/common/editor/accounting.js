@@ -1,6 +1,6 @@
 // Epsilon in the browser, fast enough to follow a pen.
 //
-// Python sends, once a sampling rate, the log of one step's RDP on a log grid of sigmas, one column an order. A sigma
+// Python sends, once per sample rate, the log of one step's RDP on a log grid of sigmas, one column per order. A sigma
 // between two rows is read off with a monotone cubic (pchip), which cannot overshoot; beyond the grid with the slope at
 // its edge.
 
