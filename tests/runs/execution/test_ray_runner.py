@@ -121,7 +121,8 @@ def test_two_workers_of_two_nodes_share_a_run_and_one_that_is_killed_changes_not
     store, ray_runner, tmp_path, caplog
 ):
     """Through Ray Train: the curve of one worker within rounding, epsilon the same, and no trace of the death."""
-    spec, two = small_spec(epochs=3, seed=5), RunOptions("cpu", workers=2)
+    spec = small_spec(epochs=3, seed=5, batch_size=5, learning_rate=0.1)  # 400 steps per epoch: time enough to kill
+    two = RunOptions("cpu", workers=2)
     killed: list[int] = []
 
     def kill_one(run_id, record) -> None:
