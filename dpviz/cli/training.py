@@ -124,9 +124,14 @@ def foreground(store: Store, runs: int, address: str = "", mirror: Mirror | None
     """A runner with a progress bar; Ctrl-C ends its runs as stopped, with a checkpoint."""
     shown = RunBar(runs)
     runner = runner_for(store, address, on_progress=shown.step, on_epoch=shown.epoch, mirror=mirror)
+
+    def stop() -> None:
+        runner.stop_all()
+        shown.bar.say("stopping; Ctrl-C once more leaves at once")
+
     # Some trackers print to standard output, which is for the result alone.
     aside = contextlib.redirect_stdout(sys.stderr)
-    with aside, contextlib.closing(runner), stopping_on(runner.stop_all, signal.SIGINT, signal.SIGTERM):
+    with aside, contextlib.closing(runner), stopping_on(stop, signal.SIGINT, signal.SIGTERM):
         try:
             yield runner
         finally:

@@ -127,6 +127,7 @@ def test_ctrl_c_stops_the_run_with_a_checkpoint_and_resume_ends_it(dpviz, store)
     out, err = process.communicate(timeout=60)
     (run,) = json.loads(out)["runs"]
     assert (process.returncode, run["status"]) == (130, "stopped"), err
+    assert "stopping; Ctrl-C once more leaves at once" in err
     assert "Traceback" not in err
     assert 1 <= len(run["epochs"]) < 60
     assert store.read_checkpoint(run["run_id"]) is not None
