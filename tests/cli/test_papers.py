@@ -37,8 +37,9 @@ def test_papers_lists_every_experiment_with_what_is_reported_ours_and_both_epsil
     assert all(row["reported"] is None or row["reported"]["place"] for row in rows.values())
 
 
-def test_full_length_runs_of_four_papers_are_audited(capsys):
+def test_the_runs_that_come_along_are_of_full_length_and_those_of_four_papers_audited(capsys):
     _, data = run(capsys, "papers")
+    assert not [row["name"] for row in data["experiments"] if row["ours"] and row["ours"]["shortened"]]
     epsilons = {row["name"]: row["epsilon"] for row in data["experiments"] if row["epsilon"]["audited"] is not None}
     assert {name.split("/")[0] for name in epsilons} == {"curricula", "losing-less", "optimizers", "screening"}
     assert len(epsilons) >= 9
