@@ -16,7 +16,7 @@ from dpviz.runs.store.cached import CACHED, CachedRun
 from dpviz.runs.store.records import Run
 from dpviz.training.local.spec import LocalSpec
 from dpviz.training.pricing import planned_guarantee
-from dpviz.training.spec import RunSpec
+from dpviz.training.tables import METHODS
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Measured:
 class Experiment:
     """One row of the papers' results: what is reported, what was measured, and both epsilons of the whole run.
 
-    Both are priced here, whatever epsilon is reported. None: there is none.
+    Both are of our own account, whatever epsilon is reported. None: there is none.
     """
 
     paper: str
@@ -139,11 +139,18 @@ def experiments(results: Mapping[str, Measured], paper: str | None = None) -> tu
 
 
 def _of_recipe(recipe: Recipe | LocalRecipe, result: Measured | None) -> Experiment:
-    return Experiment(recipe.paper, recipe.name, recipe, recipe.headline, result, *priced(recipe.spec))
+    return Experiment(recipe.paper, recipe.name, recipe, recipe.headline, result, *epsilons(recipe, result))
 
 
-def priced(spec: RunSpec | LocalSpec) -> tuple[float | None, float | None]:
-    """(claimed, sound) epsilon of what the spec plans; the seed does not matter, nor how many people there are."""
+def epsilons(recipe: Recipe | LocalRecipe, result: Measured | None) -> tuple[float | None, float | None]:
+    """(claimed, sound) epsilon of a recipe's whole run; the seed does not matter, nor how many people there are.
+
+    What screening accepts, and so what it claims, is known once runs were made: then it is the most that one claims.
+    """
+    spec = recipe.spec
     if isinstance(spec, LocalSpec):
         return local_guarantee(spec.method, spec.budget(people=1)).uppers
-    return planned_guarantee(spec).uppers
+    claimed, sound = planned_guarantee(spec).uppers
+    if METHODS[spec.method].screened and result is not None and not result.shortened:
+        claimed = max(run.epochs[-1].epsilon_claimed or 0.0 for run in result.runs)
+    return claimed, sound

@@ -16,7 +16,7 @@ from dpviz.papers.gains import signed
 from dpviz.papers.records import HEADLINES, Gain, headline
 from dpviz.privacy import Phase, epsilon_path
 from dpviz.privacy.local import METHODS as LOCAL_METHODS
-from dpviz.runs.experiments import Experiment, Measured, experiments, priced
+from dpviz.runs.experiments import Experiment, Measured, epsilons, experiments
 from dpviz.training.tables import METHODS
 from dpviz.views.axes import COLOURS, GREY, layout
 from dpviz.views.runs import audited_words, epsilon_words
@@ -67,8 +67,8 @@ def _reported_row(number: Reported, place: str, measured: Measured | None) -> tu
     ours = 100 * fmean(found) if found else math.nan
     claimed, sound = NONE, epsilon_words(number.epsilon_sound, NONE)
     if recipe and _whole_run(number):
-        planned = priced(recipe.spec)
-        claimed, sound = epsilon_words(planned[0], NONE), epsilon_words(planned[1])
+        ours_claimed, ours_sound = epsilons(recipe, measured)
+        claimed, sound = epsilon_words(ours_claimed, NONE), epsilon_words(ours_sound)
     cut_short = measured is not None and measured.shortened and _whole_run(number)
     difference = math.nan if cut_short else ours - 100 * number.value
     spread = 100 * stdev(found) if len(found) > 1 else math.nan

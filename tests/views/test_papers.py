@@ -13,7 +13,9 @@ from dpviz.runs import Provenance, Run
 from dpviz.runs.experiments import Measured, experiments
 from dpviz.runs.experiments import measured as measured_results
 from dpviz.runs.local_results import local_results
+from dpviz.runs.store.cached import cached_runs
 from dpviz.views.ideas import idea_figure
+from dpviz.views.numbers import epsilon_number
 from dpviz.views.papers import (
     CLOSE_CALL,
     COLUMNS,
@@ -171,6 +173,21 @@ def test_experiments_list_every_recipe_and_what_has_none():
     row = next(row for row in rows if row.name == "curricula/linear-decreasing")
     assert (row.reported.epsilon, row.difference) == (1.4, None)
     assert row.claimed == row.sound == pytest.approx(1.004, abs=3e-3)
+
+
+def test_what_screening_claims_is_what_its_runs_accepted():
+    name = "screening/cifar10"
+    results, _ = measured_results(cached=cached_runs(paper="screening").runs)
+    (planned,), (ours,) = (
+        [row for row in experiments(known, "screening") if row.name == name] for known in ({}, results)
+    )
+    assert planned.claimed == planned.sound == ours.sound
+    assert ours.claimed == max(run.epochs[-1].epsilon_claimed for run in results[name].runs) < ours.sound
+    shown = table_frames("screening", results)["Table 1"].set_index("recipe").loc[name]
+    assert (shown["epsilon_claimed"], shown["epsilon_sound"]) == (
+        epsilon_number(ours.claimed),
+        epsilon_number(ours.sound),
+    )
 
 
 @pytest.mark.parametrize("paper", PAPERS.values(), ids=lambda paper: paper.name)
