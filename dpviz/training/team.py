@@ -56,6 +56,7 @@ class Team:
 
     @staticmethod
     def part_ways() -> None:
+        """Needed at the end: a process that ends while gloo's threads still hold tensors is aborted now and then."""
         dist.destroy_process_group()
 
     @property

@@ -4,11 +4,10 @@ import sys
 from pathlib import Path
 
 import torch
-import torch.distributed as dist
 
 from dpviz.training.data.readers import Data
 from dpviz.training.engine import Trainer
-from dpviz.training.team import Team
+from dpviz.training.team import ALONE, Team
 from tests.training.small import curve, small_data, small_spec
 
 CASES = {
@@ -52,12 +51,12 @@ def seen_of(case: str, team: Team) -> dict:
 
 def main(folder: Path, rank: int, workers: int) -> None:
     torch.set_num_threads(1)
-    if workers > 1:
-        dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=workers)
-    team = Team(rank, workers)
+    team = Team.meet(folder / "meeting", rank, workers, "cpu") if workers > 1 else ALONE
     seen = {case: seen_of(case, team) for case in CASES}
     seen["alike"] = (team.alike("cuda (A100)"), team.alike(f"cuda (model {rank})"))
     torch.save(seen, folder / f"{workers}-{rank}.pt")
+    if not team.alone:
+        team.part_ways()
 
 
 if __name__ == "__main__":
