@@ -16,6 +16,7 @@ from dpviz.runs.store.cached import CACHED, CachedRun
 from dpviz.runs.store.records import Run
 from dpviz.training.local.spec import LocalSpec
 from dpviz.training.pricing import planned_guarantee
+from dpviz.training.spec import RunSpec
 from dpviz.training.tables import METHODS
 
 
@@ -139,15 +140,14 @@ def experiments(results: Mapping[str, Measured], paper: str | None = None) -> tu
 
 
 def _of_recipe(recipe: Recipe | LocalRecipe, result: Measured | None) -> Experiment:
-    return Experiment(recipe.paper, recipe.name, recipe, recipe.headline, result, *epsilons(recipe, result))
+    return Experiment(recipe.paper, recipe.name, recipe, recipe.headline, result, *epsilons(recipe.spec, result))
 
 
-def epsilons(recipe: Recipe | LocalRecipe, result: Measured | None) -> tuple[float | None, float | None]:
-    """(claimed, sound) epsilon of a recipe's whole run; the seed does not matter, nor how many people there are.
+def epsilons(spec: RunSpec | LocalSpec, result: Measured | None = None) -> tuple[float | None, float | None]:
+    """(claimed, sound) epsilon of the whole run; the seed does not matter, nor how many people there are.
 
     What screening accepts, and so what it claims, is known once runs were made: then it is the most that one claims.
     """
-    spec = recipe.spec
     if isinstance(spec, LocalSpec):
         return local_guarantee(spec.method, spec.budget(people=1)).uppers
     claimed, sound = planned_guarantee(spec).uppers

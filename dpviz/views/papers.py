@@ -67,7 +67,7 @@ def _reported_row(number: Reported, place: str, measured: Measured | None) -> tu
     ours = 100 * fmean(found) if found else math.nan
     claimed, sound = NONE, epsilon_words(number.epsilon_sound, NONE)
     if recipe and _whole_run(number):
-        ours_claimed, ours_sound = epsilons(recipe, measured)
+        ours_claimed, ours_sound = epsilons(recipe.spec, measured)
         claimed, sound = epsilon_words(ours_claimed, NONE), epsilon_words(ours_sound)
     cut_short = measured is not None and measured.shortened and _whole_run(number)
     difference = math.nan if cut_short else ours - 100 * number.value

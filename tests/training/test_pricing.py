@@ -6,7 +6,7 @@ import pytest
 
 from dpviz.papers.priced_claims import cost
 from dpviz.privacy import Assumptions, Schedule, epoch_phases, epsilon, guarantee
-from dpviz.runs.experiments import priced
+from dpviz.runs.experiments import epsilons
 from dpviz.runs.store.spending import spending
 from dpviz.training.pricing import AS_TRAINED, planned_guarantee, planned_path, steps_guarantee
 from tests.training.small import quiet, small_spec, trainer
@@ -27,7 +27,7 @@ def test_plan_path_spending_and_results_agree():
     spec = small_spec(delta=1e-6)
     sound = planned_guarantee(spec).sound.upper
     assert sound == epsilon(spec.phases, 1e-6).upper
-    assert sound == spending(spec, 10).epsilon_sound == planned_path(spec)[-1][1] == priced(spec)[1] == cost(spec)
+    assert sound == spending(spec, 10).epsilon_sound == planned_path(spec)[-1][1] == epsilons(spec)[1] == cost(spec)
 
 
 def test_what_uses_the_data_without_a_price_has_no_sound_epsilon():
