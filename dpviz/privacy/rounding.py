@@ -36,9 +36,9 @@ def epsilon_number(epsilon: float, *, digits: int = 3, up: bool = True) -> str:
 
 def epsilon_cell(epsilon: float) -> float:
     """Thousandths, rounded up: for columns of numbers that people sort, with three digits after the point."""
-    return (
-        epsilon if not math.isfinite(epsilon) else float(Decimal(repr(float(epsilon))).quantize(MILLI, ROUND_CEILING))
-    )
+    if not math.isfinite(epsilon):
+        return epsilon
+    return float(Decimal(repr(float(epsilon))).quantize(MILLI, ROUND_CEILING))
 
 
 def delta_number(delta: float, *, up: bool = True) -> str:

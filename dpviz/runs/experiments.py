@@ -152,5 +152,6 @@ def epsilons(spec: RunSpec | LocalSpec, result: Measured | None = None) -> tuple
         return local_guarantee(spec.method, spec.budget(people=1)).uppers
     claimed, sound = planned_guarantee(spec).uppers
     if METHODS[spec.method].screened and result is not None and not result.shortened:
-        claimed = max(run.epochs[-1].epsilon_claimed or 0.0 for run in result.runs)
+        ends = (run.epochs[-1].epsilon_claimed for run in result.runs)
+        claimed = max((end for end in ends if end is not None), default=claimed)
     return claimed, sound
